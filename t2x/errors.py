@@ -1,0 +1,15 @@
+"""Errors that the command prints in one line, without a traceback."""
+
+__all__ = ["MissingDependencyError", "T2XError", "UnknownNameError"]
+
+
+class T2XError(Exception):
+    """Root of every error that t2x raises on purpose: says what was given, what is allowed, and what to do."""
+
+
+class UnknownNameError(T2XError, LookupError):
+    """A name that no registry knows; the message holds the closest match and the full list."""
+
+
+class MissingDependencyError(T2XError, ImportError):
+    """A known name whose optional dependency is absent; the message holds the extra to install."""

@@ -1,0 +1,1 @@
+"""Comparing arms on the same prompts and seeds, and showing the outcome."""

@@ -1,0 +1,1 @@
+"""Frozen text-to-image and text-to-video models behind one protocol."""

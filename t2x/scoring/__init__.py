@@ -1,0 +1,1 @@
+"""What several rewards share: resizing, encoders, the ensemble."""
