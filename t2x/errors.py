@@ -4,7 +4,7 @@ __all__ = ["MissingDependencyError", "T2XError", "UnknownNameError"]
 
 
 class T2XError(Exception):
-    """Root of every error that t2x raises on purpose: says what was given, what is allowed, and what to do."""
+    """Root of every error raised on purpose: what was given, what is allowed, what to do."""
 
 
 class UnknownNameError(T2XError, LookupError):

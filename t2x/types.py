@@ -1,10 +1,11 @@
 """Records and protocols that every part of t2x agrees on.
 
-Dimension legend, kept here and nowhere else:
-B prompts, G rewrites per prompt, N = B*G, S seeds, K rewards, F frames, T tokens, C channels, H, W pixels, h, w latents.
+Dimension legend, kept here and nowhere else: B prompts, G rewrites per prompt, N = B*G, S seeds,
+K rewards, F frames, T tokens, C channels, H, W pixels, h, w latents.
 
-Media are float32 in [0, 1]: pictures ``(N, 3, H, W)``, videos ``(N, F, 3, H, W)``; pictures of several sizes are a list of
-``(1, 3, H, W)`` tensors. Whatever is stored or scored passes through 8 bits first (``t2x.media.quantize``).
+Media are float32 in [0, 1]: pictures ``(N, 3, H, W)``, videos ``(N, F, 3, H, W)``; pictures of
+several sizes are a list of ``(1, 3, H, W)`` tensors. Whatever is stored or scored passes through
+8 bits first (``t2x.media.quantize``).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Check:
-    """One test that a rewrite went through: ``name``, whether it ``passed`` and, if not, a one-line ``reason``."""
+    """One test that a rewrite went through; ``reason`` is one line if it has not ``passed``."""
 
     name: str
     passed: bool
@@ -46,9 +47,10 @@ class Check:
 class Rewrite:
     """What became of one prompt.
 
-    ``text`` is what the generator gets. ``status`` says how it came about: *accepted* (a new text that passed every check),
-    *unchanged* (the rewriter had nothing to add), *reverted* (the proposal broke a check, ``text`` is the original again) or
-    *failed* (the policy gave no usable answer, ``text`` is the original again; ``raw`` holds the completion).
+    ``text`` is what the generator gets. ``status`` says how it came about: *accepted* (a new text
+    that passed every check), *unchanged* (the rewriter had nothing to add), *reverted* (the
+    proposal broke a check, ``text`` is the original again) or *failed* (the policy gave no usable
+    answer, ``text`` is the original again; ``raw`` holds the completion).
     """
 
     original: str
@@ -65,10 +67,11 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Context:
-    """What a reward may need beside prompt and media; every field is optional and has one entry per sample.
+    """What a reward may need beside prompt and media: optional fields with one entry per sample.
 
-    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1]. ``mask``: (N, 1, H, W), 1 = keep. ``boxes``: (N, M, 4) as
-    x0, y0, x1, y1 in [0, 1]. ``questions``: yes/no questions per sample. ``user``: ids for personal rewards. ``fps``: frames per second.
+    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1]. ``mask``: (N, 1, H, W), 1 = keep.
+    ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1]. ``questions``: yes/no questions per sample.
+    ``user``: ids for personal rewards. ``fps``: frames per second.
     """
 
     source: Tensor | None = None
@@ -113,7 +116,8 @@ class Generator(Protocol):
     ) -> Media:
         """Draw one picture or video per prompt, each from noise of its own seed.
 
-        ``size`` is (height, width) in pixels. A picture may differ between batch sizes by one grey level in 0.1 % of its pixels.
+        ``size`` is (height, width) in pixels. A picture may differ between batch sizes by one
+        grey level in 0.1 % of its pixels.
         """
         ...
 
@@ -131,5 +135,8 @@ class RewardModel(Protocol):
     def score(
         self, prompts: Sequence[str], media: Media, *, context: Context | None = None
     ) -> Tensor:
-        """Score N pairs: (N,), float32. What cannot be measured is NaN. Gradients flow to ``media`` if it asks for them."""
+        """Score N pairs: (N,), float32. What cannot be measured is NaN.
+
+        Gradients flow to ``media`` if it asks for them.
+        """
         ...

@@ -1,1 +1,1 @@
-"""Equations of the papers as pure functions of tensors: no state, no device moves, no randomness."""
+"""Equations of the papers as pure functions of tensors: no state, no device moves."""

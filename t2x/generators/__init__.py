@@ -1,1 +1,33 @@
-"""Frozen text-to-image and text-to-video models behind one protocol."""
+"""Frozen text-to-image and text-to-video models behind one method, ``generate``.
+
+diffusion.py   DiffusionGenerator: any stock diffusers pipeline, seeds per sample, batches that shrink when memory runs out
+loading.py     from a hub id, a folder or an object to a pipeline on its device
+identity.py    what a stored picture's key must hold: weights, scheduler, sampling, versions
+residency.py   how many bytes a model needs, before anything is downloaded
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t2x.generators.diffusion import DiffusionGenerator
+    from t2x.generators.residency import Preflight, available_bytes, preflight, weight_bytes
+
+_HOME = {
+    "DiffusionGenerator": "diffusion",
+    "Preflight": "residency",
+    "available_bytes": "residency",
+    "preflight": "residency",
+    "weight_bytes": "residency",
+}
+
+__all__ = ["DiffusionGenerator", "Preflight", "available_bytes", "preflight", "weight_bytes"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that listing generators costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,1 +1,1 @@
-"""Everything about the text of a prompt that needs no model: syntax, constraints, token budgets, checks."""
+"""The text of a prompt, without a model: syntax, constraints, token budgets, checks."""

@@ -1,0 +1,72 @@
+"""Make a text-to-image model do what the user meant: rewrite the prompt, guide the sampling, score.
+
+Folders at the root of the repository install under this package:
+
+    rewards/  ->  t2x.rewards    reward models
+    train/    ->  t2x.train      training recipes
+    apps/     ->  t2x.apps       applications
+    configs/  ->  t2x.configs    one YAML per experiment
+
+``import t2x`` loads neither torch nor diffusers; a name is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+
+if TYPE_CHECKING:
+    from t2x.config import load_config
+    from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
+    from t2x.registry import load_generator, load_reward, load_rewriter
+    from t2x.store import Store
+    from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Check",
+    "Context",
+    "Generator",
+    "Media",
+    "MissingDependencyError",
+    "RewardModel",
+    "Rewrite",
+    "Rewriter",
+    "Store",
+    "T2XError",
+    "UnknownNameError",
+    "__version__",
+    "from_pil",
+    "load_config",
+    "load_generator",
+    "load_picture",
+    "load_reward",
+    "load_rewriter",
+    "quantize",
+    "save_png",
+    "to_pil",
+]
+
+_MODULES = {
+    "t2x.config": ("load_config",),
+    "t2x.media": ("from_pil", "load_picture", "quantize", "save_png", "to_pil"),
+    "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),
+    "t2x.store": ("Store",),
+    "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),
+}
+_LAZY = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 't2x' has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,202 @@
+"""Configuration: a dataclass is the schema, YAML fills it, ``key.sub=value`` overrides.
+
+Example: ``config = load_config(MyConfig, "configs/tiny.yaml", ["train.steps=20", "seed=1"])``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import yaml
+
+from t2x.errors import T2XError
+
+__all__ = ["ConfigError", "build_config", "load_config", "save_config", "to_dict"]
+
+T = TypeVar("T")
+
+
+class ConfigError(T2XError, ValueError):
+    """A configuration that does not fit its schema; names the key and what is allowed."""
+
+
+def load_config(cls: type[T], path: str | Path | None = None, overrides: Sequence[str] = ()) -> T:
+    """Build the dataclass ``cls`` from its defaults, a YAML file, then ``key.sub=value`` texts.
+
+    Raises ``ConfigError`` for an unknown key, a wrong type, or a file that is no YAML mapping.
+    """
+    values: dict[str, Any] = {} if path is None else _read(Path(path))
+    for text in overrides:
+        _override(values, text)
+    return build_config(cls, values)
+
+
+def build_config(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Build the dataclass ``cls`` from nested plain values, checking every key and type."""
+    return typing.cast("T", _build(cls, values, ""))
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Give a configuration as plain values that YAML and JSON can hold."""
+    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def save_config(config: Any, path: str | Path) -> None:
+    """Write the resolved configuration as YAML; ``load_config`` reads the same values back."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True), "utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {str(path)!r}: {error}") from error
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{str(path)!r} is not valid YAML: {reason}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{str(path)!r} must hold keys and values, got {_kind(values)}")
+    return values
+
+
+def _override(values: dict[str, Any], text: str) -> None:
+    key, equals, raw = text.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise ConfigError(f"an override is written key=value or key.sub=value, got {text!r}")
+    *parents, last = key.strip().split(".")
+    for depth, parent in enumerate(parents):
+        inner = values.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{'.'.join(parents[: depth + 1])!r} is a value, so {key!r} is none")
+        values = inner
+    try:
+        values[last] = yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the value of the override {text!r} is not valid YAML") from error
+
+
+def _build(cls: type, values: object, prefix: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{prefix or cls.__name__!r} must hold keys and values, got {values!r}")
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    for key in values:
+        if key not in fields:
+            raise ConfigError(_unknown_key(prefix, str(key), list(fields)))
+    missing = [name for name, field in fields.items() if name not in values and _required(field)]
+    if missing:
+        raise ConfigError(f"missing key {prefix + missing[0]!r} of {cls.__name__}; give a value")
+    built = {key: _convert(hints[key], value, f"{prefix}{key}") for key, value in values.items()}
+    try:
+        return cls(**built)
+    except ValueError as error:
+        raise ConfigError(f"{prefix.rstrip('.') or cls.__name__}: {error}") from error
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _unknown_key(prefix: str, key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {prefix + close[0]!r}? " if close else ""
+    return f"unknown key {prefix + key!r}: {hint}known are: {', '.join(known)}"
+
+
+def _convert(hint: Any, value: Any, key: str) -> Any:
+    """Turn a YAML value into the type that the schema names."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast("type", hint), value, f"{key}.")
+    if origin is Literal:
+        return _choose(args, value, key)
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, key)
+    if origin in (list, tuple):
+        return _convert_sequence(origin, args, value, key)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise _wrong(key, hint, value)
+        return {k: _convert(args[1], v, f"{key}.{k}") for k, v in value.items()}
+    return _convert_scalar(hint, value, key)
+
+
+def _convert_scalar(hint: Any, value: Any, key: str) -> Any:
+    if hint is bool or isinstance(value, bool):
+        if hint is bool and isinstance(value, bool):
+            return value
+        raise _wrong(key, hint, value)
+    if hint is int and isinstance(value, int):
+        return value
+    if hint is float and isinstance(value, int | float | str):
+        try:
+            return float(value)  # YAML reads 1e-4 as text
+        except ValueError as error:
+            raise _wrong(key, hint, value) from error
+    if hint in (str, Path) and isinstance(value, str):
+        return hint(value)
+    raise _wrong(key, hint, value)
+
+
+def _convert_union(options: tuple[Any, ...], value: Any, key: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    error: ConfigError | None = None
+    for option in options:
+        if option is type(None):
+            continue
+        try:
+            return _convert(option, value, key)
+        except ConfigError as failed:
+            error = failed
+    raise error or _wrong(key, Union[options], value)  # noqa: UP007
+
+
+def _convert_sequence(origin: type, args: tuple[Any, ...], value: Any, key: str) -> Any:
+    if not isinstance(value, list | tuple):
+        raise _wrong(key, origin, value)
+    if origin is tuple and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ConfigError(f"{key!r} must have {len(args)} entries, got {len(value)}")
+        hints = args
+    else:
+        hints = args[:1] * len(value)
+    pairs = enumerate(zip(hints, value, strict=True))
+    return origin(_convert(hint, item, f"{key}[{i}]") for i, (hint, item) in pairs)
+
+
+def _choose(allowed: tuple[Any, ...], value: Any, key: str) -> Any:
+    if value not in allowed:
+        raise ConfigError(f"{key!r} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def _wrong(key: str, hint: Any, value: Any) -> ConfigError:
+    name = hint.__name__ if isinstance(hint, type) else str(hint)
+    return ConfigError(f"{key!r} must be {name}, got {value!r} ({_kind(value)})")
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,124 @@
+"""The only place where tensors become files or PIL pictures, and back.
+
+Media are float32 in [0, 1]: pictures (N, 3, H, W), videos (N, F, 3, H, W), pictures of several
+sizes a list of (1, 3, H, W). Files hold 8 bits per channel, so whatever is stored or scored goes
+through ``quantize``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.PngImagePlugin import PngInfo
+
+from t2x.errors import T2XError
+
+if TYPE_CHECKING:
+    from t2x.types import Media
+
+__all__ = ["from_pil", "load_picture", "quantize", "save_png", "to_pil"]
+
+
+def quantize(media: Media) -> Media:
+    """Round media to 8 bits: float32 k / 255, the values that a PNG file would give back.
+
+    Values outside [0, 1] are clipped. No gradient passes. Raises ``ValueError`` for NaN or
+    infinity.
+    """
+    if isinstance(media, list):
+        return [_from_bytes(_to_bytes(picture)) for picture in media]
+    return _from_bytes(_to_bytes(media))
+
+
+def to_pil(media: Media) -> list[Image.Image]:
+    """Give one RGB picture per sample; of videos (N, F, 3, H, W), N * F frames in order."""
+    if isinstance(media, list):
+        return [picture for item in media for picture in to_pil(item)]
+    if media.ndim not in (4, 5) or media.shape[-3] != 3:
+        raise ValueError(
+            f"media must be (N, 3, H, W) or (N, F, 3, H, W), got shape {tuple(media.shape)}"
+        )
+    frames = _to_bytes(media).flatten(0, -4).permute(0, 2, 3, 1).cpu().numpy()
+    return [Image.fromarray(np.ascontiguousarray(frame)) for frame in frames]
+
+
+def from_pil(images: Sequence[Image.Image]) -> Media:
+    """Give (N, 3, H, W) float32 in [0, 1], or a list of (1, 3, H, W) if the sizes differ.
+
+    Palettes, grey, CMYK and 16 bits become 8-bit RGB; transparent pictures are laid on white.
+    """
+    if not images:
+        raise ValueError("from_pil needs at least one picture, got none")
+    pictures = [_from_bytes(_rgb_bytes(image)) for image in images]
+    if len({picture.shape for picture in pictures}) == 1:
+        return torch.cat(pictures)
+    return pictures
+
+
+def load_picture(path: str | Path) -> torch.Tensor:
+    """Read a picture file as (1, 3, H, W) float32 in [0, 1], turned as its EXIF orientation says.
+
+    Raises ``T2XError`` for a file that is missing, unreadable or no picture.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise T2XError(f"there is no file {str(path)!r}; give the path of a picture")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                image.load()
+                return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise T2XError(f"{str(path)!r} has too many pixels to be read safely: {error}") from error
+    except UnidentifiedImageError as error:
+        raise T2XError(f"{str(path)!r} is no picture; give a PNG, JPEG or WebP file") from error
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise T2XError(f"cannot read {str(path)!r} as a picture: {error}") from error
+
+
+def save_png(
+    picture: torch.Tensor, path: str | Path, *, text: Mapping[str, str] | None = None
+) -> None:
+    """Write one picture, (3, H, W) or (1, 3, H, W) in [0, 1], with optional text chunks."""
+    if picture.ndim == 3:
+        picture = picture.unsqueeze(0)
+    if picture.ndim != 4 or len(picture) != 1:
+        raise ValueError(f"save_png takes one picture (3, H, W), got shape {tuple(picture.shape)}")
+    chunks = PngInfo()
+    for key, value in (text or {}).items():
+        chunks.add_itxt(key, value.encode("utf-8", "replace").decode("utf-8"))
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    to_pil(picture)[0].save(path, format="PNG", pnginfo=chunks)
+
+
+def _to_bytes(picture: torch.Tensor) -> torch.Tensor:
+    values = picture.detach().float()
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError("media hold NaN or infinity; they must be finite and in [0, 1]")
+    return values.clamp(0, 1).mul(255).round().to(torch.uint8)
+
+
+def _from_bytes(pixels: torch.Tensor) -> torch.Tensor:
+    return pixels.float().div(255)
+
+
+def _rgb_bytes(image: Image.Image) -> torch.Tensor:
+    """Turn a picture of any mode into (1, 3, H, W) uint8."""
+    if image.mode.startswith("I"):  # 16-bit grey; "I" is what some decoders make of it
+        grey: np.ndarray[Any, Any] = np.asarray(image).astype(np.float64) / 257
+        image = Image.fromarray(grey.round().clip(0, 255).astype(np.uint8))
+    elif image.mode == "F":
+        raise ValueError("floating-point pictures have no fixed range; save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+    pixels = torch.from_numpy(np.array(image.convert("RGB")))
+    return pixels.permute(2, 0, 1).unsqueeze(0).contiguous()

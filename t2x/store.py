@@ -1,0 +1,276 @@
+"""A cache of pictures, videos and results that several processes may share.
+
+Files are named by the SHA-256 of their bytes; an SQLite index (WAL mode) maps keys to files. A
+key holds everything that changes a result, so that a hit is what a fresh run would give. Media
+are stored as PNG (a video as its frames below one another), results as JSON. Past ``max_bytes``
+the entries that were not used for longest go. A file that is damaged or gone is a miss, never an
+error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from t2x.errors import T2XError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Store", "generation_key", "make_key", "score_key"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    key TEXT PRIMARY KEY, digest TEXT NOT NULL, suffix TEXT NOT NULL,
+    frames INTEGER NOT NULL, bytes INTEGER NOT NULL, used INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_use ON entries (used);
+CREATE INDEX IF NOT EXISTS by_digest ON entries (digest);
+"""
+_PACKAGES = ("t2x", "torch", "diffusers", "transformers")
+
+
+def make_key(kind: str, **fields: Any) -> str:
+    """Hash a kind and named fields (plain values, nested at will) to 64 hex digits."""
+    text = json.dumps([kind, fields], sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def generation_key(
+    prompt: str,
+    *,
+    model_id: str,
+    revision: str,
+    sampling: Mapping[str, Any],
+    seed: int,
+    negative: str = "",
+    dtype: str = "float32",
+) -> str:
+    """Key of one generated picture or video.
+
+    ``sampling`` holds scheduler, steps, guidance, size, number of frames: everything that is
+    passed to the pipeline. ``revision`` is the commit of a hub model, or ``fingerprint`` of a
+    local folder.
+    """
+    return make_key(
+        "media",
+        prompt=prompt,
+        negative=negative,
+        model=[model_id, revision],
+        sampling=dict(sampling),
+        seed=seed,
+        dtype=dtype,
+        versions=_versions(),
+    )
+
+
+def score_key(
+    prompt: str, *, media_digest: str, reward: str, revision: str, options: Mapping[str, Any]
+) -> str:
+    """Key of one score: the prompt, the digest of the media (``Store.digest``), the reward."""
+    return make_key(
+        "score",
+        prompt=prompt,
+        media=media_digest,
+        reward=[reward, revision],
+        options=dict(options),
+        versions=_versions(),
+    )
+
+
+class Store:
+    """Content-addressed store under ``root``; safe for several threads and processes."""
+
+    def __init__(self, root: str | Path, *, max_bytes: int = 2 << 30) -> None:
+        if max_bytes <= 0:
+            raise ValueError(f"max_bytes must be positive, got {max_bytes}")
+        self.root = Path(root)
+        self.max_bytes = max_bytes
+        try:
+            (self.root / "objects").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise T2XError(f"cannot make the store {str(self.root)!r}: {error}") from error
+        with self._open() as db:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.executescript(_SCHEMA)
+
+    def put_media(self, key: str, media: Tensor) -> str:
+        """Store a picture (3, H, W) or video (F, 3, H, W), [0, 1]; give the digest of the file."""
+        data, frames = _encode_media(media)
+        return self._put(key, data, ".png", frames)
+
+    def get_media(self, key: str) -> Tensor | None:
+        """Give the media back in the shape they were stored, float32 in [0, 1], or None."""
+        found = self._get(key)
+        if found is None:
+            return None
+        data, frames = found
+        return _decode_media(data, frames)
+
+    def put_result(self, key: str, result: Mapping[str, Any]) -> str:
+        """Store plain values (numbers, texts, lists; NaN is kept); give the digest of the file."""
+        data = json.dumps(dict(result), sort_keys=True, ensure_ascii=True).encode("ascii")
+        return self._put(key, data, ".json", 0)
+
+    def get_result(self, key: str) -> dict[str, Any] | None:
+        """Give a stored result back, or None."""
+        found = self._get(key)
+        return None if found is None else cast("dict[str, Any]", json.loads(found[0]))
+
+    def digest(self, key: str) -> str | None:
+        """Give the SHA-256 of the file behind a key, or None."""
+        with self._open() as db:
+            row = db.execute("SELECT digest FROM entries WHERE key = ?", (key,)).fetchone()
+        return None if row is None else cast("str", row[0])
+
+    def size(self) -> int:
+        """Bytes of all stored files."""
+        with self._open() as db:
+            return _total(db)
+
+    def _put(self, key: str, data: bytes, suffix: str, frames: int) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._path(digest, suffix)
+        with self._open() as db:
+            # Files come and go inside the write transaction: no other process deletes meanwhile.
+            db.execute("BEGIN IMMEDIATE")
+            _write(path, data)
+            old = db.execute("SELECT digest, suffix FROM entries WHERE key = ?", (key,)).fetchone()
+            db.execute(
+                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, "
+                "(SELECT coalesce(max(used), 0) + 1 FROM entries))",
+                (key, digest, suffix, frames, len(data)),
+            )
+            if old and old[0] != digest:
+                self._drop_file(db, *old)
+            self._evict(db)
+            db.execute("COMMIT")
+        return digest
+
+    def _get(self, key: str) -> tuple[bytes, int] | None:
+        with self._open() as db:
+            row = db.execute(
+                "SELECT digest, suffix, frames FROM entries WHERE key = ?", (key,)
+            ).fetchone()
+            if row is None:
+                return None
+            digest, suffix, frames = row
+            try:
+                data = self._path(digest, suffix).read_bytes()
+            except OSError:
+                data = b""
+            if hashlib.sha256(data).hexdigest() != digest:
+                self._forget(db, digest, suffix)
+                return None
+            db.execute(
+                "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?",
+                (key,),
+            )
+        return data, frames
+
+    def _forget(self, db: sqlite3.Connection, digest: str, suffix: str) -> None:
+        """Drop every entry of a damaged file."""
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("DELETE FROM entries WHERE digest = ?", (digest,))
+        self._drop_file(db, digest, suffix)
+        db.execute("COMMIT")
+
+    def _evict(self, db: sqlite3.Connection) -> None:
+        while _total(db) > self.max_bytes:
+            key, digest, suffix = db.execute(
+                "SELECT key, digest, suffix FROM entries ORDER BY used LIMIT 1"
+            ).fetchone()
+            db.execute("DELETE FROM entries WHERE key = ?", (key,))
+            self._drop_file(db, digest, suffix)
+
+    def _drop_file(self, db: sqlite3.Connection, digest: str, suffix: str) -> None:
+        used = db.execute("SELECT 1 FROM entries WHERE digest = ?", (digest,)).fetchone()
+        if used is None:
+            with suppress(OSError):
+                self._path(digest, suffix).unlink()
+
+    def _path(self, digest: str, suffix: str) -> Path:
+        return self.root / "objects" / digest[:2] / f"{digest}{suffix}"
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self.root / "index.sqlite", timeout=60, isolation_level=None)
+        try:
+            db.execute("PRAGMA synchronous=NORMAL")
+            yield db
+        finally:
+            db.close()
+
+
+def fingerprint(folder: str | Path) -> str:
+    """Hash the names and bytes of all files of a local model: its revision."""
+    folder = Path(folder)
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        total.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        with path.open("rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = ""
+    return found
+
+
+def _total(db: sqlite3.Connection) -> int:
+    query = "SELECT coalesce(sum(bytes), 0) FROM (SELECT DISTINCT digest, bytes FROM entries)"
+    return int(db.execute(query).fetchone()[0])
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a whole file or none of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _encode_media(media: Tensor) -> tuple[bytes, int]:
+    """Give PNG bytes and the number of frames, 0 for a picture."""
+    from t2x.media import to_pil
+
+    if media.ndim not in (3, 4) or media.shape[-3] != 3:
+        raise ValueError(
+            f"the store takes (3, H, W) or (F, 3, H, W), got shape {tuple(media.shape)}"
+        )
+    frames = len(media) if media.ndim == 4 else 0
+    tall = media.permute(1, 0, 2, 3).flatten(1, 2) if frames else media  # (3, F * H, W)
+    buffer = io.BytesIO()
+    to_pil(tall.unsqueeze(0))[0].save(buffer, format="PNG")
+    return buffer.getvalue(), frames
+
+
+def _decode_media(data: bytes, frames: int) -> Tensor:
+    from PIL import Image
+
+    from t2x.media import from_pil
+
+    tall = cast("Tensor", from_pil([Image.open(io.BytesIO(data))]))[0]  # (3, F * H, W)
+    if not frames:
+        return tall
+    return tall.unflatten(1, (frames, -1)).transpose(0, 1).contiguous()

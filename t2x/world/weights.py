@@ -1,0 +1,71 @@
+"""Where the embedded models lie, and what their cards say.
+
+Each model is a folder ``t2x/world/models/<name>/`` in the format of its real counterpart, with a
+card ``README.md`` beside the weights, written as cards on a model hub are: YAML between two
+``---`` lines, then text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from t2x.errors import T2XError, UnknownNameError
+
+EMBEDDED = (
+    "emoji-flow",
+    "emoji-flow-turbo",
+    "emoji-clip",
+    "emoji-hps",
+    "emoji-aesthetic",
+    "emoji-vlm",
+    "emoji-lm",
+    "emoji-rewriter",
+)
+MODELS = Path(__file__).parent / "models"
+
+__all__ = ["EMBEDDED", "MODELS", "is_present", "model_card", "model_dir", "require_model"]
+
+
+def model_dir(name: str) -> Path:
+    """Give the folder of an embedded model, whether or not it has been trained yet.
+
+    Raises ``UnknownNameError`` for a name outside ``EMBEDDED``.
+    """
+    if name not in EMBEDDED:
+        raise UnknownNameError(
+            f"{name!r} is not an embedded model; known are: {', '.join(EMBEDDED)}"
+        )
+    return MODELS / name
+
+
+def is_present(name: str) -> bool:
+    """Tell whether the weights of an embedded model are there."""
+    folder = model_dir(name)
+    return folder.is_dir() and any(folder.rglob("*.safetensors"))
+
+
+def require_model(name: str) -> Path:
+    """Give the folder of an embedded model, or raise ``T2XError`` if it holds no weights."""
+    folder = model_dir(name)
+    if not is_present(name):
+        raise T2XError(
+            f"the embedded model {name!r} has no weights in this install; train them with: "
+            f"t2x world train {name} --out {folder}"
+        )
+    return folder
+
+
+def model_card(name: str) -> dict[str, Any]:
+    """Read the card of an embedded model: its YAML fields, and the prose under ``"text"``."""
+    import yaml
+
+    path = require_model(name) / "README.md"
+    if not path.is_file():
+        raise T2XError(f"the embedded model {name!r} has no card: {path.name} is missing")
+    text = path.read_text(encoding="utf-8")
+    fields: dict[str, Any] = {}
+    if text.startswith("---\n"):
+        head, _, text = text[4:].partition("\n---\n")
+        fields = yaml.safe_load(head) or {}
+    return {**fields, "text": text.strip()}
