@@ -1,8 +1,10 @@
 """Frozen text-to-image and text-to-video models behind one method, ``generate``.
 
-diffusion.py   DiffusionGenerator: any stock diffusers pipeline, seeds per sample, batches that shrink when memory runs out
+diffusion.py   DiffusionGenerator: any stock diffusers pipeline, with one seed per sample
+calls.py       what a pipeline's call takes, and checks of what it is given
 loading.py     from a hub id, a folder or an object to a pipeline on its device
 identity.py    what a stored picture's key must hold: weights, scheduler, sampling, versions
+memory.py      telling that memory ran out
 residency.py   how many bytes a model needs, before anything is downloaded
 """
 

@@ -1,0 +1,103 @@
+"""What a pipeline's call takes, and checks that turn wrong input into one clear line."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t2x.errors import T2XError
+
+OWN_ARGUMENTS = ("prompt", "negative_prompt", "generator", "output_type", "return_dict", "latents")
+
+__all__ = ["call_arguments", "check_prompts", "checked_sampling", "text_limit", "with_size"]
+
+
+def call_arguments(pipeline: Any) -> dict[str, Any]:
+    """Give the arguments of a pipeline's call with their defaults.
+
+    Raises T2XError for a pipeline that is not driven by a prompt and a random generator.
+    """
+    parameters = inspect.signature(type(pipeline).__call__).parameters
+    arguments = {k: p.default for k, p in parameters.items() if p.kind != p.VAR_KEYWORD}
+    if "prompt" not in arguments or "generator" not in arguments:
+        raise T2XError(
+            f"{type(pipeline).__name__} takes no prompt or no generator; give a text-to-image or "
+            "text-to-video pipeline"
+        )
+    return {k: v for k, v in arguments.items() if k != "self"}
+
+
+def checked_sampling(
+    sampling: Mapping[str, Any], arguments: Mapping[str, Any], pipeline: str
+) -> dict[str, Any]:
+    """Refuse settings that the call of ``pipeline`` does not take or that are not the caller's."""
+    allowed = {name for name in arguments if name not in OWN_ARGUMENTS and "per_prompt" not in name}
+    for key in sampling:
+        if key not in allowed:
+            raise T2XError(
+                f"{key!r} is no sampling setting of {pipeline}; allowed: "
+                f"{', '.join(sorted(allowed))}"
+            )
+    steps = sampling.get("num_inference_steps", 1)
+    if operator.index(steps) < 1:
+        raise T2XError(f"num_inference_steps must be at least 1, got {steps}")
+    return dict(sampling)
+
+
+def with_size(
+    sampling: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    size: tuple[int, int] | None,
+    num_frames: int | None,
+) -> dict[str, Any]:
+    """Add size (height, width) and number of frames to the settings of a call, if it takes them."""
+    call = dict(sampling)
+    if size is not None:
+        height, width = (operator.index(side) for side in size)
+        if min(height, width) < 1:
+            raise T2XError(f"size is (height, width) in pixels, both positive; got {size}")
+        if not {"height", "width"} <= arguments.keys():
+            raise T2XError("this pipeline has one fixed size; leave size out")
+        call.update(height=height, width=width)
+    if num_frames is not None:
+        if "num_frames" not in arguments:
+            raise T2XError("this pipeline makes pictures; leave num_frames out")
+        if operator.index(num_frames) < 1:
+            raise T2XError(f"num_frames must be at least 1, got {num_frames}")
+        call["num_frames"] = num_frames
+    return call
+
+
+def check_prompts(
+    prompts: Sequence[str], negative: Sequence[str] | None, seeds: Sequence[int]
+) -> None:
+    """Refuse anything but N prompts, N seeds and none or N negative prompts. "" is a prompt."""
+    if isinstance(prompts, str) or not all(isinstance(text, str) for text in prompts):
+        raise T2XError("prompts must be a list of strings, one per sample")
+    if not prompts:
+        raise T2XError("no prompts given; give at least one")
+    if len(seeds) != len(prompts):
+        raise T2XError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed per sample")
+    for seed in seeds:
+        if not 0 <= operator.index(seed) < 2**64:
+            raise T2XError(f"seed {seed} is not in 0 ... 2**64 - 1")
+    if negative is not None and (isinstance(negative, str) or len(negative) != len(prompts)):
+        raise T2XError(
+            f"{len(prompts)} prompts need as many negative prompts, one per sample ('' for none)"
+        )
+
+
+def text_limit(pipeline: Any, call: Mapping[str, Any]) -> tuple[int, Any]:
+    """Find how many tokens the longest-reading text encoder takes, and its tokenizer.
+
+    The tokenizer is None where a pipeline has none that can be asked.
+    """
+    names = sorted(name for name in pipeline.components if name.startswith("tokenizer"))
+    tokenizers = [t for t in (getattr(pipeline, n) for n in names) if callable(t)]
+    if not tokenizers:
+        return 0, None
+    longest = max(tokenizers, key=lambda t: int(t.model_max_length))
+    limit = call.get("max_sequence_length") or longest.model_max_length
+    return int(limit), longest

@@ -1,0 +1,200 @@
+"""How many bytes a model needs, before anything is downloaded, and whether a run fits.
+
+Rewriter, generator and rewards need not be in memory together: rewrite all, free, generate all,
+free, score all. ``preflight`` tells whether a run must go in such phases. Only weights are
+counted, from safetensors headers or the hub's list of files: activations come on top, and
+``DiffusionGenerator`` halves its batch when they don't fit. What is unknown is None, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import T2XError
+from t2x.generators.loading import DTYPES
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+ITEM_BYTES = {
+    "F64": 8,
+    "I64": 8,
+    "U64": 8,
+    "F32": 4,
+    "I32": 4,
+    "U32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I16": 2,
+    "U16": 2,
+}
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)\b")
+
+__all__ = ["Preflight", "available_bytes", "preflight", "weight_bytes"]
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a run needs, ``stages`` in bytes, against ``available`` bytes; None is unknown."""
+
+    stages: Mapping[str, int | None]
+    available: int | None
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Stages whose size could not be found out."""
+        return tuple(name for name, size in self.stages.items() if size is None)
+
+    @property
+    def together(self) -> bool | None:
+        """Whether all stages fit at once; None when that can't be known."""
+        known = sum(size for size in self.stages.values() if size is not None)
+        return self._fits(known)
+
+    @property
+    def in_phases(self) -> bool | None:
+        """Whether each stage fits alone, the others freed; None when that can't be known."""
+        return self._fits(max((size or 0 for size in self.stages.values()), default=0))
+
+    def _fits(self, needed: int) -> bool | None:
+        if self.available is None:
+            return None
+        if needed > self.available:
+            return False
+        return None if self.unknown else True
+
+    def summary(self) -> str:
+        """One line for a log or a terminal."""
+        parts = ", ".join(f"{name} {_readable(size)}" for name, size in self.stages.items())
+        verdict = {True: "fits together", None: "fit unknown"}.get(self.together)
+        if verdict is None:
+            phases = {True: "fits in phases only", False: "does not fit", None: "fit unknown"}
+            verdict = phases[self.in_phases]
+        return f"{parts}; {_readable(self.available)} available: {verdict}"
+
+
+def preflight(stages: Mapping[str, int | None], available: int | None) -> Preflight:
+    """Compare the bytes of each stage of a run with what a device has free."""
+    return Preflight(dict(stages), available)
+
+
+def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int | None:
+    """Give the bytes of a model's weights in memory, or None where the hub does not tell.
+
+    ``source`` is a local folder, a hub id or a loaded pipeline. ``dtype`` is the format it will
+    be loaded in; None counts the weights as they are stored. Of a component with variants (fp16,
+    ema) the plain files count, as they load by default.
+    """
+    width = _width(dtype)
+    if not isinstance(source, (str, Path)):
+        return _loaded_bytes(source, width)
+    if Path(source).is_dir():
+        root = Path(source)
+        files = [p.relative_to(root).as_posix() for p in root.rglob("*.safetensors")]
+        chosen = _plain_files(files)
+        if not chosen:
+            raise T2XError(f"{source} holds no safetensors weights")
+        return sum(_header_bytes(root / name, width) for name in chosen)
+    return _hub_bytes(str(source), width)
+
+
+def available_bytes(device: str | torch.device = "cpu") -> int | None:
+    """Give the bytes free on a device now, or None where the system does not tell."""
+    import torch
+
+    kind = torch.device(device)
+    if kind.type == "cuda":
+        return torch.cuda.mem_get_info(kind)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _width(dtype: str | torch.dtype | None) -> int | None:
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        raise T2XError(f"unknown dtype {name!r}; allowed: {', '.join(DTYPES)}")
+    return DTYPE_BYTES[DTYPES[name]]
+
+
+def _loaded_bytes(pipeline: Any, width: int | None) -> int:
+    import torch
+
+    modules = [c for c in pipeline.components.values() if isinstance(c, torch.nn.Module)]
+    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
+    return sum(
+        t.numel() * (width if width and t.is_floating_point() else t.element_size())
+        for t in tensors
+    )
+
+
+def _plain_files(files: Iterable[str]) -> list[str]:
+    """Keep what loads by default: component folders only, no variant where a plain file exists."""
+    names = sorted(name for name in files if name.endswith(".safetensors"))
+    inside = [name for name in names if "/" in name] or names
+    plain = [name for name in inside if not VARIANT.search(name)]
+    covered = {name.rpartition("/")[0] for name in plain}
+    return plain + [name for name in inside if name.rpartition("/")[0] not in covered]
+
+
+def _header_bytes(path: Path, width: int | None) -> int:
+    """Count the tensors of one safetensors file by its header alone."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length))
+        except ValueError as error:
+            raise T2XError(f"{path} is no safetensors file") from error
+    header.pop("__metadata__", None)
+    return sum(_tensor_bytes(entry, width) for entry in header.values())
+
+
+def _tensor_bytes(entry: Mapping[str, Any], width: int | None) -> int:
+    begin, end = entry["data_offsets"]
+    stored = int(end - begin)
+    kind = entry["dtype"]
+    if width is None or "F" not in kind:
+        return stored
+    return stored // ITEM_BYTES.get(kind, 1) * width
+
+
+def _hub_bytes(repository: str, width: int | None) -> int | None:
+    """Ask the hub for the headers of a repository's safetensors; None when it can't be reached."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        files = _plain_files(api.list_repo_files(repository))
+        headers = [api.parse_safetensors_file_metadata(repository, name) for name in files]
+    except Exception as error:  # offline, no such repository, gated, a proxy in between, ...
+        log.info("size of %s is unknown: %s", repository, error)
+        return None
+    entries = [
+        {"dtype": info.dtype, "data_offsets": info.data_offsets}
+        for header in headers
+        for info in header.tensors.values()
+    ]
+    return sum(_tensor_bytes(entry, width) for entry in entries) if entries else None
+
+
+def _readable(size: int | None) -> str:
+    if size is None:
+        return "unknown"
+    value, units = float(size), ["B", "KB", "MB", "GB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.3g} {units[0]}"

@@ -1,0 +1,408 @@
+"""Tiny models and fakes for tests, examples and plugins; built in code, no download, no file.
+
+Models are of the real classes with a few thousand random weights from a fixed seed: their pictures
+and texts mean nothing, but they load, save, batch, offload and differentiate like their big
+counterparts. Fakes are closed-form stand-ins for whole models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from t2x.types import Context, Media, Modality, Rewrite
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SENTENCE = (
+    "a an the two three of on in and with to left right above below photo picture cat dog pizza "
+    "bus red green blue yellow white small large please draw yes no think answer prompt"
+)
+WORDS = tuple(_SENTENCE.split())
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|> {{ message['role'] }} {{ message['content'] }} "
+    "<|im_end|> {% endfor %}{% if add_generation_prompt %}<|im_start|> assistant {% endif %}"
+)
+
+__all__ = [
+    "FakeGenerator",
+    "FakeReward",
+    "FakeRewriter",
+    "tiny_causal_lm",
+    "tiny_clip_tokenizer",
+    "tiny_open_clip",
+    "tiny_sdxl",
+    "tiny_stable_diffusion",
+    "tiny_wan",
+    "tiny_word_tokenizer",
+    "tiny_z_image",
+]
+
+
+@contextmanager
+def fixed_weights(seed: int) -> Iterator[None]:
+    """Make what is built inside depend on ``seed`` alone, and leave the caller's random state
+    be."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def tiny_word_tokenizer(words: Iterable[str] = WORDS, *, max_length: int = 128) -> Any:
+    """Build a fast tokenizer of whole words with chat tokens, <think> tags and a chat template.
+
+    Unknown words become <unk>; padding is on the left, as generation needs it.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<pad>", "<unk>", "<|im_start|>", "<|im_end|>"]
+    tags = ["<think>", "</think>", "<answer>", "</answer>"]
+    known = dict.fromkeys([*special, *tags, "user", "system", "assistant", ".", ",", *words])
+    vocabulary = {word: index for index, word in enumerate(known)}
+    model = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=model,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        padding_side="left",
+        model_max_length=max_length,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def tiny_clip_tokenizer(max_length: int = 77) -> Any:
+    """Build a CLIP tokenizer without merges: one token per byte, of which no text is unknown."""
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import CLIPTokenizer
+
+    letters = sorted(ByteLevel.alphabet())
+    pieces = [*letters, *(f"{letter}</w>" for letter in letters)]
+    pieces += ["<|startoftext|>", "<|endoftext|>"]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=max_length)
+
+
+def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any, Any]:
+    """Build (model, tokenizer): a Qwen2 causal LM of 2 layers and width 32 on the word
+    tokenizer."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    tokenizer = tiny_word_tokenizer(words)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        tie_word_embeddings=True,
+    )
+    with fixed_weights(seed):
+        return Qwen2ForCausalLM(config).eval(), tokenizer
+
+
+def tiny_open_clip(seed: int = 0, *, size: int = 64) -> tuple[Any, Any]:
+    """Build (model, tokenizer): an open_clip model of width 32 for ``size``-pixel pictures.
+
+    The tokenizer turns a list of texts into (B, 77) token ids, one token per byte.
+    """
+    import torch
+    from open_clip import CLIP
+
+    tokenizer = tiny_clip_tokenizer()
+    vision = {"image_size": size, "patch_size": 16, "width": 32, "layers": 2, "head_width": 16}
+    text = {
+        "context_length": 77,
+        "vocab_size": len(tokenizer),
+        "width": 32,
+        "heads": 2,
+        "layers": 2,
+    }
+    with fixed_weights(seed):
+        model = CLIP(embed_dim=16, vision_cfg=vision, text_cfg=text).eval()
+
+    def tokenize(texts: Sequence[str]) -> Tensor:
+        rows = tokenizer(list(texts), padding="max_length", truncation=True, max_length=77)
+        return torch.tensor(rows["input_ids"])
+
+    return model, tokenize
+
+
+def flow_scheduler(**changes: Any) -> Any:
+    """Build the flow-matching DPM-Solver of the embedded generators."""
+    from diffusers import DPMSolverMultistepScheduler
+
+    settings = {
+        "prediction_type": "flow_prediction",
+        "use_flow_sigmas": True,
+        "steps_offset": 1,  # without effect on flow sigmas; StableDiffusionPipeline wants it
+    }
+    return DPMSolverMultistepScheduler(**{**settings, **changes})
+
+
+def tiny_vae(seed: int = 0, **changes: Any) -> Any:
+    """Build an AutoencoderKL that shrinks pictures by 4, with 4 latent channels."""
+    from diffusers import AutoencoderKL
+
+    settings = {
+        "down_block_types": ["DownEncoderBlock2D"] * 3,
+        "up_block_types": ["UpDecoderBlock2D"] * 3,
+        "block_out_channels": [8, 8, 8],
+        "layers_per_block": 1,
+        "norm_num_groups": 4,
+        "latent_channels": 4,
+        "sample_size": 64,
+        "scaling_factor": 1.0,
+    }
+    with fixed_weights(seed):
+        return AutoencoderKL(**{**settings, **changes}).eval()
+
+
+def _clip_text(tokenizer: Any, *, projected: bool = False) -> Any:
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    config = CLIPTextConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        projection_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=tokenizer.model_max_length,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return (CLIPTextModelWithProjection if projected else CLIPTextModel)(config).eval()
+
+
+def _unet(**changes: Any) -> Any:
+    from diffusers import UNet2DConditionModel
+
+    settings = {
+        "sample_size": 16,
+        "in_channels": 4,
+        "out_channels": 4,
+        "block_out_channels": (16, 32),
+        "layers_per_block": 1,
+        "norm_num_groups": 8,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "cross_attention_dim": 32,
+        "attention_head_dim": 2,
+    }
+    return UNet2DConditionModel(**{**settings, **changes}).eval()
+
+
+def tiny_stable_diffusion(seed: int = 0, *, guidance_embedding: int | None = None) -> Any:
+    """Build a StableDiffusionPipeline shaped like the embedded generators: 64x64 from 16x16
+    latents.
+
+    With ``guidance_embedding`` (its width) the UNet takes the guidance scale as an input, as
+    distilled models do, and classifier-free guidance is off.
+    """
+    from diffusers import StableDiffusionPipeline
+
+    tokenizer = tiny_clip_tokenizer()
+    with fixed_weights(seed):
+        unet = _unet(time_cond_proj_dim=guidance_embedding)
+        text_encoder = _clip_text(tokenizer)
+    return StableDiffusionPipeline(
+        vae=tiny_vae(seed),
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        unet=unet,
+        scheduler=flow_scheduler(),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+
+
+def tiny_sdxl(seed: int = 0) -> Any:
+    """Build a StableDiffusionXLPipeline: two text encoders, pooled text, size conditioning."""
+    from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
+
+    tokenizer = tiny_clip_tokenizer()
+    with fixed_weights(seed):
+        unet = _unet(
+            cross_attention_dim=64,
+            addition_embed_type="text_time",
+            addition_time_embed_dim=8,
+            projection_class_embeddings_input_dim=6 * 8 + 32,
+            use_linear_projection=True,
+        )
+        encoders = _clip_text(tokenizer), _clip_text(tokenizer, projected=True)
+    return StableDiffusionXLPipeline(
+        vae=tiny_vae(seed),
+        text_encoder=encoders[0],
+        text_encoder_2=encoders[1],
+        tokenizer=tokenizer,
+        tokenizer_2=tokenizer,
+        unet=unet,
+        scheduler=EulerDiscreteScheduler(beta_schedule="scaled_linear", steps_offset=1),
+        add_watermarker=False,
+    )
+
+
+def tiny_z_image(seed: int = 0) -> Any:
+    """Build a ZImagePipeline: diffusion transformer on the hidden states of a chat model."""
+    from diffusers import FlowMatchEulerDiscreteScheduler, ZImagePipeline, ZImageTransformer2DModel
+
+    model, tokenizer = tiny_causal_lm(seed)
+    with fixed_weights(seed):
+        transformer = ZImageTransformer2DModel(
+            in_channels=4,
+            dim=32,
+            n_layers=2,
+            n_refiner_layers=1,
+            n_heads=2,
+            n_kv_heads=2,
+            cap_feat_dim=32,
+            axes_dims=[8, 4, 4],
+            axes_lens=[256, 32, 32],
+        )
+        for tokens in (transformer.x_pad_token, transformer.cap_pad_token):
+            tokens.data.normal_()
+    return ZImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=tiny_vae(seed, shift_factor=0.0),
+        text_encoder=model.model,
+        tokenizer=tokenizer,
+        transformer=transformer.eval(),
+    )
+
+
+def tiny_wan(seed: int = 0) -> Any:
+    """Build a WanPipeline for videos of 1 + 4k frames and sizes in multiples of 16."""
+    from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline
+    from diffusers import WanTransformer3DModel as Transformer
+    from transformers import UMT5Config, UMT5EncoderModel
+
+    tokenizer = tiny_word_tokenizer(max_length=512)
+    text = UMT5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=4
+    )
+    with fixed_weights(seed):
+        vae = AutoencoderKLWan(base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1)
+        transformer = Transformer(
+            num_attention_heads=2,
+            attention_head_dim=12,
+            text_dim=32,
+            freq_dim=32,
+            ffn_dim=32,
+            num_layers=2,
+            rope_max_seq_len=32,
+        )
+        return WanPipeline(
+            tokenizer=tokenizer,
+            text_encoder=UMT5EncoderModel(text).eval(),
+            vae=vae.eval(),
+            scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
+            transformer=transformer.eval(),
+        )
+
+
+class FakeRewriter:
+    """Rewriter that appends words chosen by prompt, seed and index; the same in any batch."""
+
+    model_id = "fake-rewriter"
+
+    def __init__(self, endings: Sequence[str] = ("in detail", "as a photo", "large")) -> None:
+        self.endings = tuple(endings)
+
+    def rewrite(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Rewrite]]:
+        """Give ``num_generations`` rewrites for each prompt, walking through the endings."""
+        return [
+            [self._rewrite(prompt, seed, index) for index in range(num_generations)]
+            for prompt in prompts
+        ]
+
+    def _rewrite(self, prompt: str, seed: int, index: int) -> Rewrite:
+        ending = self.endings[(_number(prompt, seed) + index) % len(self.endings)]
+        return Rewrite(
+            original=prompt, text=f"{prompt}, {ending}", seed=seed, model_id=self.model_id
+        )
+
+
+class FakeGenerator:
+    """Generator of one plain colour per picture, decided by prompt, negative prompt and seed."""
+
+    model_id = "fake-generator"
+
+    def __init__(self, modality: Modality = "image", *, size: tuple[int, int] = (64, 64)) -> None:
+        self.modality: Modality = modality
+        self.size = size
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        negative: Sequence[str] | None = None,
+        seeds: Sequence[int],
+        size: tuple[int, int] | None = None,
+        num_frames: int | None = None,
+    ) -> Media:
+        """Give (N, 3, H, W), or (N, F, 3, H, W) of equal frames, in steps of 1/255."""
+        import torch
+
+        negatives = negative or [""] * len(prompts)
+        rows = zip(prompts, negatives, seeds, strict=True)
+        numbers = [_number(f"{text}\0{without}", seed) for text, without, seed in rows]
+        colours = torch.tensor([[n % 256, n // 256 % 256, n // 65536 % 256] for n in numbers])
+        frames = [num_frames or 4] if self.modality == "video" else []
+        height, width = size or self.size
+        middle = [1] * len(frames)
+        picture = colours.float().div(255).reshape(len(numbers), *middle, 3, 1, 1)
+        return picture.expand(-1, *frames, 3, height, width).clone()
+
+
+class FakeReward:
+    """Reward that is the mean brightness of one channel; prompts that contain ``fails_on`` are
+    NaN."""
+
+    name = "fake-reward"
+    scale = "mean brightness of a colour channel"
+    range = (0.0, 1.0)
+    differentiable = True
+
+    def __init__(
+        self, channel: int = 0, *, fails_on: str | None = None, modality: Modality = "image"
+    ) -> None:
+        self.channel = channel
+        self.fails_on = fails_on
+        self.modality: Modality = modality
+
+    def score(
+        self, prompts: Sequence[str], media: Media, *, context: Context | None = None
+    ) -> Tensor:
+        """Give (N,) float32 with gradients to ``media``."""
+        import torch
+
+        if len(prompts) != len(media):
+            raise ValueError(f"{len(prompts)} prompts but {len(media)} media; give one per sample")
+        rows = [item[..., self.channel, :, :].float().mean() for item in media]
+        failed = torch.tensor([self.fails_on is not None and self.fails_on in p for p in prompts])
+        return torch.stack(rows).masked_fill(failed.to(rows[0].device), math.nan)
+
+
+def _number(text: str, seed: int) -> int:
+    digest = hashlib.sha256(f"{seed}\0{text}".encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big")
