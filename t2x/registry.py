@@ -177,13 +177,20 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
     for point in entry_points(group=f"t2x.{kind}"):
         if point.name == name:
             return point.value, ()
-    if any_loader and name and Path(name).is_dir():
+    if any_loader and _is_folder(name):
         return any_loader, (name,)
     if _LITERAL.fullmatch(name):
         return name, ()
     if any_loader and _HUB_ID.fullmatch(name):
         return any_loader, (name,)
     raise _unknown(kind, name, known_names(kind), bool(any_loader))
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name.strip()) and Path(name).is_dir()
+    except OSError:  # longer than any path
+        return False
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], any_source: bool) -> UnknownNameError:

@@ -17,16 +17,16 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from t2x.errors import T2XError
+from t2x.generators.identity import versions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Store", "generation_key", "make_key", "score_key"]
+__all__ = ["Store", "make_key", "media_key", "score_key"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -36,7 +36,6 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE INDEX IF NOT EXISTS by_use ON entries (used);
 CREATE INDEX IF NOT EXISTS by_digest ON entries (digest);
 """
-_PACKAGES = ("t2x", "torch", "diffusers", "transformers")
 
 
 def make_key(kind: str, **fields: Any) -> str:
@@ -45,45 +44,25 @@ def make_key(kind: str, **fields: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def generation_key(
-    prompt: str,
-    *,
-    model_id: str,
-    revision: str,
-    sampling: Mapping[str, Any],
-    seed: int,
-    negative: str = "",
-    dtype: str = "float32",
-) -> str:
+def media_key(prompt: str, *, fingerprint: Mapping[str, Any], seed: int, negative: str = "") -> str:
     """Key of one generated picture or video.
 
-    ``sampling`` holds scheduler, steps, guidance, size, number of frames: everything that is
-    passed to the pipeline. ``revision`` is the commit of a hub model, or ``fingerprint`` of a
-    local folder.
+    ``fingerprint`` is ``DiffusionGenerator.fingerprint()``: model id and revision, scheduler,
+    sampling settings and size, dtype, device and library versions.
     """
     return make_key(
-        "media",
-        prompt=prompt,
-        negative=negative,
-        model=[model_id, revision],
-        sampling=dict(sampling),
-        seed=seed,
-        dtype=dtype,
-        versions=_versions(),
+        "media", prompt=prompt, negative=negative, seed=seed, fingerprint=dict(fingerprint)
     )
 
 
-def score_key(
-    prompt: str, *, media_digest: str, reward: str, revision: str, options: Mapping[str, Any]
-) -> str:
-    """Key of one score: the prompt, the digest of the media (``Store.digest``), the reward."""
+def score_key(prompt: str, *, media_digest: str, reward: Mapping[str, Any]) -> str:
+    """Key of one score.
+
+    ``media_digest`` is ``Store.digest`` of the media's key; ``reward`` names the reward, the
+    revision of its weights and the options that change a score. Library versions are added here.
+    """
     return make_key(
-        "score",
-        prompt=prompt,
-        media=media_digest,
-        reward=[reward, revision],
-        options=dict(options),
-        versions=_versions(),
+        "score", prompt=prompt, media=media_digest, reward=dict(reward), versions=versions()
     )
 
 
@@ -209,27 +188,6 @@ class Store:
             yield db
         finally:
             db.close()
-
-
-def fingerprint(folder: str | Path) -> str:
-    """Hash the names and bytes of all files of a local model: its revision."""
-    folder = Path(folder)
-    total = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        total.update(path.relative_to(folder).as_posix().encode() + b"\0")
-        with path.open("rb") as file:
-            total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = ""
-    return found
 
 
 def _total(db: sqlite3.Connection) -> int:

@@ -1,1 +1,1 @@
-"""The parts of the command ``t2x`` that are too long for ``t2x/cli.py``."""
+"""The commands of ``t2x``, one module each; heavy libraries are imported when a command runs."""

@@ -1,0 +1,89 @@
+"""The command ``t2x``.
+
+Exit codes: 0 done, 1 an error that is said in one line, 2 wrong usage, 130 interrupted. Results go
+to standard output, as JSON with ``--json``; notes and errors go to standard error. ``--verbose``
+shows where an error came from.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from t2x import __version__
+from t2x.commands.console import note
+from t2x.commands.demo import demo
+from t2x.commands.generate import generate
+from t2x.commands.listing import list_names
+from t2x.commands.rewrite import rewrite
+from t2x.commands.score import score
+from t2x.commands.world import world
+from t2x.errors import T2XError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="t2x",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Make a text-to-image model do what you meant: rewrite, generate, score, compare.",
+)
+app.command()(demo)
+app.command()(rewrite)
+app.command()(generate)
+app.command()(score)
+app.command("list")(list_names)
+app.add_typer(world, name="world")
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    if version:
+        sys.stdout.write(f"t2x {__version__}\n")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command and give its exit code."""
+    try:
+        code = app(list(arguments), standalone_mode=False, prog_name="t2x")
+    except (T2XError, ValueError, OSError) as error:
+        logging.getLogger("t2x").info("where it happened", exc_info=True)
+        note(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        note("interrupted")
+        return 130
+    except Exception as error:
+        if not hasattr(error, "exit_code"):
+            raise
+        return _usage_error(error)
+    return int(code or 0)
+
+
+def _usage_error(error: Any) -> int:
+    """Say in one line what is wrong with the arguments; a bare ``t2x`` has shown its help."""
+    if message := error.format_message():
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "t2x"
+        note(f"error: {message.rstrip('.')}; see: {command} --help")
+    return int(error.exit_code)

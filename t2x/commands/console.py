@@ -1,0 +1,74 @@
+"""What every command shares: JSON or a table on standard output, notes on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from t2x.errors import T2XError
+
+__all__ = ["check_prompts", "note", "parse_size", "plain", "print_json", "print_table"]
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON value; what is NaN or infinite becomes null, as JSON has no word for it."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=indent) + "\n")
+    sys.stdout.flush()
+
+
+def plain(value: Any) -> Any:
+    """Turn a result into what JSON can hold."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return str(value) if isinstance(value, Path) else value
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as a table that fits the terminal; texts are shown as they are, without markup."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    Console().print(table)
+
+
+def note(text: str) -> None:
+    """Say something that is no result, in one line on standard error."""
+    sys.stderr.write(" ".join(text.split()) + "\n")
+
+
+def check_prompts(prompts: Sequence[str]) -> None:
+    """Raise ``T2XError`` if a prompt has no text."""
+    for number, prompt in enumerate(prompts, 1):
+        if not prompt.strip():
+            where = "the prompt" if len(prompts) == 1 else f"prompt {number}"
+            raise T2XError(f"{where} is empty; say what the picture should show")
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Read ``HEIGHTxWIDTH`` in pixels."""
+    height, _, width = text.lower().partition("x")
+    if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
+        raise T2XError(f"a size is written HEIGHTxWIDTH in pixels, like 512x768; got {text!r}")
+    return int(height), int(width)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}" if math.isfinite(value) else "not measured"
+    return str(value)

@@ -1,0 +1,98 @@
+"""``t2x generate``: pictures from prompts, with or without a rewrite before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from t2x.commands.console import check_prompts, parse_size, print_json, print_table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["generate"]
+
+
+def generate(
+    prompts: Annotated[list[str], typer.Argument(help="What you want to see.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("out"),
+    model: Annotated[
+        str, typer.Option("--model", help="A name from `t2x list`, a folder, or a hub id.")
+    ] = "emoji-flow",
+    rewriter: Annotated[
+        str, typer.Option("--rewriter", help="Rewrite first, with this rewriter.")
+    ] = "none",
+    num: Annotated[int, typer.Option("--num", "-n", min=1, help="Pictures per prompt.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the first picture; the next has seed + 1.")
+    ] = 0,
+    size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH in pixels.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Sampling steps.")] = None,
+    guidance: Annotated[float | None, typer.Option(help="Guidance scale.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Generate pictures and save them as PNG; each file holds its prompt and seed as text."""
+    check_prompts(prompts)
+    pixels = None if size is None else parse_size(size)
+    texts = (
+        [(text, text, "") for text in prompts]
+        if rewriter == "none"
+        else _rewrite(prompts, rewriter, seed)
+    )
+    jobs = [(*text, seed + i) for text in texts for i in range(num)]
+    from t2x.registry import load_generator
+
+    options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
+    given = {key: value for key, value in options.items() if value is not None}
+    generator = load_generator(model, **given)
+    media = generator.generate(
+        [text for _, text, _, _ in jobs],
+        negative=[negative for _, _, negative, _ in jobs],
+        seeds=[number for *_, number in jobs],
+        size=pixels,
+    )
+    rows = [
+        {
+            "prompt": prompt,
+            "text": text,
+            "negative": negative,
+            "seed": number,
+            "model": generator.model_id,
+            "file": str(out / f"{i:04d}-seed{number}.png"),
+        }
+        for i, (prompt, text, negative, number) in enumerate(jobs)
+    ]
+    for row, picture in zip(rows, media, strict=True):
+        _save(picture, row)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            "",
+            ("prompt", "text", "seed", "file"),
+            [(row["prompt"], row["text"], row["seed"], row["file"]) for row in rows],
+        )
+
+
+def _rewrite(prompts: list[str], name: str, seed: int) -> list[tuple[str, str, str]]:
+    from t2x.commands.rewrite import load_guarded
+
+    answers = load_guarded(name).rewrite(prompts, seed=seed)
+    return [(item.original, item.text, item.negative) for (item,) in answers]
+
+
+def _save(picture: Tensor, row: dict[str, Any]) -> None:
+    from t2x.errors import T2XError
+    from t2x.media import save_png
+
+    frames = picture if picture.ndim == 4 else picture.unsqueeze(0)
+    text = {key: str(row[key]) for key in ("prompt", "text", "negative", "seed", "model")}
+    path = Path(row["file"])
+    try:
+        for i, frame in enumerate(frames):
+            name = path if len(frames) == 1 else path.with_stem(f"{path.stem}-frame{i:03d}")
+            save_png(frame, name, text=text)
+    except OSError as error:
+        raise T2XError(f"cannot write {str(path)!r}: {error}") from error

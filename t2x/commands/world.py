@@ -1,0 +1,100 @@
+"""``t2x world``: train, measure and look at the embedded emoji world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from t2x.commands.console import note, print_json, print_table
+from t2x.errors import T2XError
+
+__all__ = ["world"]
+
+world = typer.Typer(no_args_is_help=True, help="Train, measure and look at the emoji world.")
+
+
+@world.command()
+def train(
+    name: Annotated[str, typer.Argument(help="A name from `t2x list commands`.")],
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after this time; the recipe's own without.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many steps.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights and data.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for model and checkpoints; runs/NAME without.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from a checkpoint in --out.")] = True,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train one embedded model on this computer, and print the metrics that its card states."""
+    from t2x.registry import load_trainer
+
+    folder = Path("runs") / name if out is None else out
+    metrics = load_trainer(name)(
+        out=folder, minutes=minutes, steps=steps, seed=seed, resume=resume, threads=threads
+    )
+    if as_json:
+        print_json({"name": name, "out": folder, "metrics": metrics})
+    else:
+        print_table(f"{name} in {folder}", ("metric", "value"), metrics.items())
+
+
+@world.command("eval")
+def evaluate(
+    arms: Annotated[
+        str, typer.Option("--arm", help="Arms to compare, with commas between.")
+    ] = "raw,rules,dense,rewrite",
+    n: Annotated[int, typer.Option("--n", min=6, help="Held-out prompts.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Generate from held-out prompts in several arms, and let the judge score the pictures."""
+    names = [name.strip() for name in arms.split(",") if name.strip()]
+    if not names:
+        raise T2XError("no arm was named; give for instance --arm raw,dense")
+    from t2x.world.evaluate import evaluate_arms
+
+    result: dict[str, Any] = evaluate_arms(names, n, seed)
+    if as_json:
+        print_json(result)
+        return
+    tasks = list(next(iter(result["arms"].values()))["tasks"])
+    rows = [
+        (
+            name,
+            arm["overall"],
+            " to ".join(f"{bound:.3f}" for bound in arm["ci95"]),
+            *(arm["tasks"][task] for task in tasks),
+            arm["seconds_per_picture"],
+        )
+        for name, arm in result["arms"].items()
+    ]
+    print_table("", ("arm", "overall", "95 %", *tasks, "s/picture"), rows)
+
+
+@world.command()
+def render(
+    out: Annotated[Path, typer.Option(help="The PNG file to write.")] = Path("out/scenes.png"),
+    n: Annotated[int, typer.Option("--n", min=1, max=400, help="Scenes in the sheet.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of scenes and layout.")] = 0,
+    task: Annotated[str | None, typer.Option(help="Only scenes of this task.")] = None,
+    scale: Annotated[int, typer.Option(min=1, max=16, help="Enlarge by this factor.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Draw random scenes of the emoji world in one sheet, with a caption for each."""
+    from t2x.world.sheet import draw_sheet
+
+    captions = draw_sheet(out, n=n, seed=seed, task=task, scale=scale)
+    if as_json:
+        print_json({"out": out, "scenes": captions})
+        return
+    print_table(
+        "",
+        ("", "task", "caption"),
+        [(i, row["task"], row["caption"]) for i, row in enumerate(captions)],
+    )
+    note(f"written to {out}")

@@ -1,0 +1,64 @@
+"""Rules of the suite: tests of absent extras are skipped, and in CI nothing else may be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t2x.registry import EXTRAS, has_extra
+
+ALLOWED = ("gpu", "hub", "extra")
+FORBIDDEN = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FORBIDDEN] = []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("extra"):
+        (name,) = mark.args
+        if name not in EXTRAS.values():
+            raise pytest.UsageError(f"{item.nodeid}: there is no extra {name!r}")
+        if not has_extra(name):
+            pytest.skip(f"needs pip install 't2x[{name}]'")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    expected = hasattr(report, "wasxfail") or any(map(item.get_closest_marker, ALLOWED))
+    if report.skipped and not expected:
+        item.config.stash[FORBIDDEN].append(f"{item.nodeid}: {report.longrepr}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = yield
+    if report.skipped:
+        collector.config.stash[FORBIDDEN].append(f"{collector.nodeid}: {report.longrepr}")
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if session.config.stash[FORBIDDEN] and os.environ.get("CI") and exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.stash[FORBIDDEN] and os.environ.get("CI"):
+        terminalreporter.section("skipped in CI, where the base install must run everything")
+        for line in config.stash[FORBIDDEN]:
+            terminalreporter.line(line)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every test in an empty folder, so that none writes into the checkout."""
+    monkeypatch.chdir(tmp_path)

@@ -1,0 +1,150 @@
+"""Names: lookup order, literals, hub ids, plugins, and errors that say what to do."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from t2x import registry
+from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+from t2x.world import weights
+
+FOLDERS = {"t2x.rewards": "rewards", "t2x.train": "train", "t2x.apps": "apps"}
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module ``plugin`` with factories that remember what they were given."""
+    module = ModuleType("plugin")
+    module.load = lambda *args, **options: (args, options)
+    module.Class = type("Class", (), {"make": staticmethod(lambda **options: options)})
+    monkeypatch.setitem(sys.modules, "plugin", module)
+    return module
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
+    found = EntryPoints(EntryPoint(name, value, "t2x.rewards") for name, value in points.items())
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: found if group == "t2x.rewards" else EntryPoints()
+    )
+
+
+def test_a_literal_is_imported_and_options_are_passed_on(plugin):
+    assert registry.load_reward("plugin:load", scale=2) == ((), {"scale": 2})
+    assert registry.load_rewriter("plugin:Class.make", a=1) == {"a": 1}
+
+
+def test_an_entry_point_is_found_and_listed(plugin, monkeypatch):
+    install(monkeypatch, mine="plugin:load")
+    assert registry.load_reward("mine", x=1) == ((), {"x": 1})
+    assert "mine" in registry.known_names("rewards")
+
+
+def test_a_built_in_name_wins_over_a_plugin(plugin, monkeypatch):
+    install(monkeypatch, clip="plugin:load")
+    monkeypatch.setitem(registry.REWARDS, "clip", "plugin:Class.make")
+    assert registry.load_reward("clip", x=1) == {"x": 1}
+
+
+def test_an_unknown_name_gets_the_closest_match_and_the_full_list():
+    with pytest.raises(UnknownNameError) as error:
+        registry.load_reward("clp")
+    text = str(error.value)
+    assert "'clp'" in text and "did you mean 'clip'" in text
+    assert all(name in text for name in registry.REWARDS)
+
+
+@pytest.mark.parametrize("name", ["", " ", "../nowhere", "a b/c", "no_such", "x" * 5000, "a/b/c", "😀"])
+def test_a_name_that_is_nothing_is_unknown(name):
+    with pytest.raises(UnknownNameError) as error:
+        registry.load_generator(name)
+    assert len(str(error.value)) < 500
+
+
+def test_a_missing_module_of_a_literal_is_unknown():
+    with pytest.raises(UnknownNameError, match="no_such_module"):
+        registry.load_reward("no_such_module.part:load")
+    with pytest.raises(UnknownNameError, match="no_attr"):
+        registry.load_reward("json:no_attr")
+
+
+def test_a_missing_dependency_names_the_extra(monkeypatch, tmp_path):
+    (tmp_path / "needs_trl.py").write_text("import trl\n")
+    (tmp_path / "needs_lazily.py").write_text("def load():\n    import trl.core\n")
+    (tmp_path / "needs_other.py").write_text("import a_package_of_nobody\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "trl", None)  # as if it were not installed
+    for target in ("needs_trl:load", "needs_lazily:load"):
+        with pytest.raises(MissingDependencyError, match=r"pip install 't2x\[train\]'"):
+            registry.load_reward(target)
+    with pytest.raises(MissingDependencyError, match="a_package_of_nobody"):
+        registry.load_reward("needs_other:load")
+
+
+def test_folders_hub_ids_and_embedded_names_go_to_the_ordinary_loader(
+    plugin, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(registry, "_ANY_GENERATOR", "plugin:load")
+    monkeypatch.setitem(registry.GENERATORS, "emoji-flow", "plugin:load")
+    monkeypatch.setattr(weights, "MODELS", tmp_path)
+    (tmp_path / "emoji-flow" / "unet").mkdir(parents=True)
+    with pytest.raises(T2XError, match="t2x world train emoji-flow"):
+        registry.load_generator("emoji-flow")
+    (tmp_path / "emoji-flow" / "unet" / "model.safetensors").touch()
+    expected = ((str(tmp_path / "emoji-flow"),), {"dtype": "float32"})
+    assert registry.load_generator("emoji-flow", dtype="float32") == expected
+    assert registry.load_generator(str(tmp_path)) == ((str(tmp_path),), {})
+    assert registry.load_generator("owner/model-1.5") == (("owner/model-1.5",), {})
+    with pytest.raises(UnknownNameError):
+        registry.load_reward("owner/model")  # rewards have no ordinary loader
+
+
+def test_a_checkpoint_that_does_not_load_is_one_line(monkeypatch, plugin):
+    def fail(source: str) -> None:
+        raise OSError("cannot reach the hub\nmany\nlines")
+
+    plugin.load = fail
+    monkeypatch.setattr(registry, "_ANY_REWRITER", "plugin:load")
+    with pytest.raises(T2XError, match="cannot load 'owner/model': cannot reach the hub;") as error:
+        registry.load_rewriter("owner/model")
+    assert "\n" not in str(error.value)
+
+
+def targets() -> list[str]:
+    return sorted({target for table in registry.TABLES.values() for target in table.values()})
+
+
+@pytest.mark.parametrize("target", targets())
+def test_every_entry_names_something_that_exists(target):
+    """Read from the source, so that nothing heavy is imported."""
+    module, attr = target.split(":")
+    package, _, name = module.rpartition(".")
+    folder = ROOT / FOLDERS.get(package, package.replace(".", "/"))
+    tree = ast.parse((folder / f"{name}.py").read_text("utf-8"))
+    for part in attr.split("."):
+        (found,) = (node for node in tree.body if getattr(node, "name", None) == part)
+        tree = found
+
+
+@pytest.mark.parametrize("name", weights.EMBEDDED)
+def test_every_embedded_model_has_a_recipe(name):
+    assert name in registry.COMMANDS
+
+
+def test_a_card_is_read_like_one_of_a_hub(monkeypatch, tmp_path):
+    monkeypatch.setattr(weights, "MODELS", tmp_path)
+    folder = tmp_path / "emoji-clip"
+    folder.mkdir()
+    (folder / "model.safetensors").touch()
+    with pytest.raises(T2XError, match="no card"):
+        weights.model_card("emoji-clip")
+    (folder / "README.md").write_text("---\nauc: 0.9\n---\n\n# A card\n")
+    assert weights.model_card("emoji-clip") == {"auc": 0.9, "text": "# A card"}
+    with pytest.raises(UnknownNameError):
+        weights.model_dir("emoji-clop")
