@@ -1,0 +1,139 @@
+"""Words that people use and captions do not: synonyms, riddles, counts, ways to tell a relation.
+
+The rule-based arm (``t2x.world.rules``) reads these tables as well.
+"""
+
+from __future__ import annotations
+
+from t2x.world.captions import plural
+from t2x.world.scene import CLASSES, COLORS
+
+__all__ = [
+    "COLOR_SYNONYMS",
+    "COLOR_THINGS",
+    "COUNT_NOUNS",
+    "RELATION_PHRASES",
+    "RIDDLES",
+    "SYNONYMS",
+    "plural_of",
+]
+
+# class: synonyms | riddles
+_TABLE: dict[str, str] = {
+    "cat": "kitten, kitty, feline | animal that purrs, pet that chases mice",
+    "dog": "puppy, hound, doggy | animal that barks, pet that fetches sticks",
+    "horse": "pony, stallion, mare | animal that a jockey rides, animal that wears a saddle",
+    "cow": "calf, heifer | animal that gives milk, animal that says moo",
+    "sheep": "lamb, ewe | animal that gives wool, animal that says baa",
+    "elephant": "jumbo, pachyderm | animal with a trunk, animal with tusks",
+    "bear": "grizzly, bruin | animal that hibernates, animal that loves honey",
+    "zebra": "zebra foal, striped equine | animal with stripes, striped animal of the savanna",
+    "giraffe": "camelopard, giraffe calf | animal with a long neck, tallest animal",
+    "bird": "sparrow, songbird | animal with feathers, animal that sings in trees",
+    "teddy bear": "teddy, plush bear, stuffed bear | toy that children hug, toy full of cotton",
+    "apple": "pippin, granny smith | fruit that keeps the doctor away, fruit that fell on newton",
+    "banana": "plantain, cavendish | fruit that monkeys love, long curved fruit",
+    "broccoli": "broccoli floret, broccoli head | vegetable like a small tree, vegetable with stems",
+    "carrot": "carrot stick, baby carrot | vegetable that rabbits love, nose of a snowman",
+    "pizza": "slice of pizza, pizza slice, margherita | food from naples, food with melted cheese",
+    "hot dog": "frankfurter, wiener | sausage in a bun, food sold at baseball games",
+    "sandwich": "toastie, sub | food between two slices of bread, lunch made of sliced bread",
+    "donut": "doughnut, glazed ring | sweet ring with a hole, fried ring with frosting",
+    "cake": "gateau, birthday cake, layer cake | dessert with candles, dessert of a birthday party",
+    "wine glass": "goblet, glass of wine, wineglass | glass for merlot, stemmed glass",
+    "cup": "tumbler, beaker, soda cup | thing that you drink juice from, container with a drinking straw",
+    "bicycle": "bike, pushbike, cycle | vehicle with two wheels and pedals, vehicle that you pedal",
+    "motorcycle": "motorbike, moped | loud vehicle of a biker, two-wheeled vehicle with an engine",
+    "car": "automobile, sedan | vehicle that families drive, vehicle that is parked in a garage",
+    "bus": "coach, omnibus | vehicle of public transport, vehicle that takes children to school",
+    "truck": "lorry, delivery van | vehicle that carries freight, vehicle that moves furniture",
+    "train": "locomotive, steam engine | vehicle on rails, vehicle that stops at a station",
+    "airplane": "plane, jet, aeroplane | vehicle that flies, vehicle with wings",
+    "boat": "sailboat, ship, yacht | vehicle that sails, vehicle on water",
+    "traffic light": "stoplight, traffic signal | signal at a crossing, lamp that makes cars wait",
+    "stop sign": "halt sign, stop board | sign with eight sides, sign that makes drivers halt",
+    "umbrella": "parasol, brolly | thing that keeps you dry in the rain, thing you open when it rains",
+    "backpack": "rucksack, knapsack, schoolbag | bag worn on the back, bag that hikers carry",
+    "handbag": "purse, clutch bag | bag of a lady, bag carried in the hand",
+    "tie": "necktie, cravat | thing worn with a suit, thing knotted around the neck",
+    "kite": "paper kite, flying kite | toy on a string in the wind, toy that flies in the wind",
+    "skateboard": "longboard, skate deck | board with four wheels, board that does kickflips",
+    "chair": "stool, seat | furniture for one person to sit on, furniture with four legs and a back",
+    "couch": "sofa, settee | furniture for a nap in the living room, long seat for three people",
+    "potted plant": "houseplant, flowerpot, pot plant | thing that needs watering, thing that grows in a pot",
+    "tv": "television, telly, tv set | screen in the living room, thing that shows the news",
+    "laptop": "notebook computer, macbook | computer that folds, computer that you carry",
+    "book": "novel, paperback | thing with pages, thing that you read",
+    "clock": "alarm clock, timepiece | thing that tells the time, thing that rings in the morning",
+}
+
+
+def _column(index: int) -> dict[str, tuple[str, ...]]:
+    return {
+        cls: tuple(word.strip() for word in _TABLE[cls].split("|")[index].split(","))
+        for cls in CLASSES
+    }
+
+
+SYNONYMS: dict[str, tuple[str, ...]] = _column(0)
+RIDDLES: dict[str, tuple[str, ...]] = _column(1)
+COLOR_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "red": ("crimson", "scarlet", "ruby"),
+    "orange": ("tangerine", "amber"),
+    "yellow": ("golden", "lemon-coloured", "canary"),
+    "green": ("emerald", "jade", "olive"),
+    "blue": ("azure", "navy", "cobalt"),
+    "purple": ("violet", "lilac", "plum"),
+    "pink": ("rose", "magenta", "salmon"),
+    "brown": ("chocolate", "chestnut", "tan"),
+    "black": ("ebony", "jet-black", "charcoal"),
+    "white": ("ivory", "snow-white", "snowy"),
+}
+COLOR_THINGS: dict[str, tuple[str, ...]] = {
+    "red": ("blood", "a ripe tomato", "a strawberry"),
+    "orange": ("a pumpkin", "a basketball"),
+    "yellow": ("the sun", "a lemon"),
+    "green": ("grass", "a frog"),
+    "blue": ("the sky", "the sea"),
+    "purple": ("a grape", "lavender"),
+    "pink": ("a flamingo", "bubblegum"),
+    "brown": ("mud", "a coffee bean"),
+    "black": ("coal", "the night"),
+    "white": ("snow", "milk"),
+}
+if tuple(COLOR_THINGS) != COLORS or tuple(COLOR_SYNONYMS) != COLORS:
+    raise ValueError("the colour tables must name the colours of the world, in their order")
+COUNT_NOUNS: dict[int, tuple[str, ...]] = {
+    2: ("a pair of", "a couple of", "a duo of"),
+    3: ("a trio of", "a threesome of"),
+    4: ("a quartet of", "two pairs of"),
+}
+# Ways to tell "A <phrase> B"; the first few are those of captions.
+RELATION_PHRASES: dict[str, tuple[str, ...]] = {
+    "left of": ("to the left of", "left of", "on the left of", "on the left side of"),
+    "right of": ("to the right of", "right of", "on the right of", "on the right side of"),
+    "above": ("above", "on top of", "over", "atop", "higher than", "up above"),
+    "below": ("below", "under", "beneath", "underneath", "lower than", "down below"),
+}
+_IRREGULAR: dict[str, str] = {
+    "puppy": "puppies",
+    "kitty": "kitties",
+    "doggy": "doggies",
+    "pony": "ponies",
+    "brolly": "brollies",
+    "lorry": "lorries",
+    "telly": "tellies",
+    "coach": "coaches",
+    "omnibus": "omnibuses",
+    "calf": "calves",
+    "giraffe calf": "giraffe calves",
+    "gateau": "gateaux",
+    "slice of pizza": "slices of pizza",
+    "glass of wine": "glasses of wine",
+    "wineglass": "wineglasses",
+}
+
+
+def plural_of(name: str) -> str:
+    """Plural of a class name or of one of its synonyms."""
+    return plural(name) if name in CLASSES else _IRREGULAR.get(name, f"{name}s")
