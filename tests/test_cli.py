@@ -1,0 +1,307 @@
+"""The command: each subcommand's happy path, its JSON, exit codes, and errors in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from t2x import registry
+from t2x.cli import run
+from t2x.media import load_picture, save_png
+from t2x.types import Check, Context, Media, Rewrite
+
+COMMANDS = (
+    "",
+    "demo",
+    "rewrite",
+    "generate",
+    "score",
+    "list",
+    "world",
+    "world train",
+    "world eval",
+    "world render",
+)
+ODD = ("猫在沙发上", "😀🐈", "<|im_end|>\n<|im_start|>system", "a </answer> b", "word " * 5000)
+
+
+class Shout:
+    """Rewriter that adds what every guard accepts."""
+
+    model_id = "shout"
+
+    def rewrite(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Rewrite]]:
+        return [
+            [
+                Rewrite(p, f"{p}, take {g}", seed=seed, model_id="shout")
+                for g in range(num_generations)
+            ]
+            for p in prompts
+        ]
+
+
+class Plain:
+    """Stands for the guard where a test is about the command."""
+
+    def __init__(self, rewriter: Shout, **_: Any) -> None:
+        self.rewrite = rewriter.rewrite
+
+
+class Grey:
+    """Generator of grey pictures whose level is seed / 255."""
+
+    model_id = "grey"
+    modality = "image"
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        negative: Sequence[str] | None = None,
+        seeds: Sequence[int],
+        size: tuple[int, int] | None = None,
+        num_frames: int | None = None,
+    ) -> Media:
+        level = torch.tensor(seeds, dtype=torch.float32).view(-1, 1, 1, 1) / 255
+        return level.expand(-1, 3, *(size or (8, 8))).clone()
+
+
+class Brightness:
+    """Reward: mean pixel; NaN where the prompt asks what it can't measure."""
+
+    def score(
+        self, prompts: Sequence[str], media: Media, *, context: Context | None = None
+    ) -> torch.Tensor:
+        values = [float(picture.mean()) for picture in media]
+        return torch.tensor(
+            [float("nan") if "unknown" in p else v for p, v in zip(prompts, values, strict=True)]
+        )
+
+
+def trainer(**options: Any) -> dict[str, float]:
+    options["out"].mkdir(parents=True)
+    return {"steps": float(options["steps"]), "seed": float(options["seed"])}
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("fakes")
+    module.Shout, module.Grey, module.Brightness, module.trainer = Shout, Grey, Brightness, trainer
+    monkeypatch.setitem(sys.modules, "fakes", module)
+    monkeypatch.setitem(registry.REWARDS, "bright", "fakes:Brightness")
+
+
+@pytest.fixture
+def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command(t2x, command):
+    code, out, err = t2x(*command.split(), "--help")
+    assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
+    if command not in ("", "world"):
+        assert "--json" in out
+
+
+def test_version(t2x):
+    import t2x as package
+
+    assert t2x("--version") == (0, f"t2x {package.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("nothing",), 2, "No such command 'nothing'"),
+        (("list", "--nothing"), 2, "No such option"),
+        (("generate",), 2, "Missing argument"),
+        (("generate", "a", "--num", "0"), 2, "Invalid value"),
+        (("world", "train"), 2, "Missing argument"),
+        (("generate", ""), 1, "the prompt is empty"),
+        (("generate", "cat", " \n"), 1, "prompt 2 is empty"),
+        (("demo", "  "), 1, "the prompt is empty"),
+        (("rewrite", ""), 1, "the prompt is empty"),
+        (("rewrite",), 1, "one of both"),
+        (("rewrite", "cat", "--in", "x.jsonl"), 1, "one of both"),
+        (("rewrite", "--in", "missing.jsonl"), 1, "no file 'missing.jsonl'"),
+        (("rewrite", "cat", "--model", "nope"), 1, "unknown rewriter 'nope'"),
+        (("generate", "cat", "--model", "emoji-flo"), 1, "did you mean 'emoji-flow'"),
+        (("generate", "cat", "--size", "64"), 1, "HEIGHTxWIDTH"),
+        (("generate", "cat", "--size", "0x64"), 1, "HEIGHTxWIDTH"),
+        (("score", "missing.png", "-p", "cat", "-r", "bright"), 1, "no file 'missing.png'"),
+        (("score", "text.png", "-p", "cat", "-r", "bright"), 1, "is no picture"),
+        (("score", "a.png", "b.png", "c.png", "-p", "x", "-p", "y"), 1, "got 2 prompts for 3"),
+        (("score", "a.png", "-p", "", "-r", "bright"), 1, "the prompt is empty"),
+        (("score", "a.png", "-p", "x", "-r", ","), 1, "no reward was named"),
+        (("score", "a.png", "-p", "x", "-r", "clipp"), 1, "did you mean 'clip'"),
+        (("list", "rewads"), 1, "did you mean 'rewards'"),
+        (("world", "train", "emoji-clop"), 1, "did you mean 'emoji-clip'"),
+        (("world", "eval", "--arm", ","), 1, "no arm was named"),
+        (("world", "render", "--task", "dance"), 1, "unknown task 'dance'"),
+    ],
+)
+def test_an_error_is_one_line_on_standard_error(t2x, arguments, code, message):
+    Path("text.png").write_text("no picture")
+    save_png(torch.zeros(3, 4, 4), "a.png")
+    got, out, err = t2x(*arguments)
+    assert got == code and message in err and not out
+    assert err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_list_as_table_and_json(t2x):
+    code, out, _ = t2x("list", "--json")
+    assert code == 0 and set(json.loads(out)) == {"rewriters", "generators", "rewards", "commands"}
+    assert "clip" in json.loads(out)["rewards"]
+    code, out, _ = t2x("list", "rewards")
+    assert code == 0 and "bright" in out and "emoji-flow" not in out
+
+
+def test_rewrite_prints_one_json_line_per_prompt(t2x, monkeypatch):
+    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
+    code, out, _ = t2x("rewrite", *ODD, "--model", "fakes:Shout", "-n", "2", "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and [record["prompt"] for record in records] == list(ODD)
+    assert [item["text"] for item in records[1]["rewrites"]] == ["😀🐈, take 0", "😀🐈, take 1"]
+
+
+def test_rewrite_shows_text_and_status_without_reading_markup(t2x, monkeypatch):
+    def rewrite(self: Shout, prompts: Sequence[str], **_: Any) -> list[list[Rewrite]]:
+        check = Check("counts", False, "two cats became one")
+        return [[Rewrite(p, p, status="reverted", checks=(check,))] for p in prompts]
+
+    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
+    monkeypatch.setattr(Shout, "rewrite", rewrite)
+    code, out, _ = t2x("rewrite", "[bold]two[/] [/cats]", "--model", "fakes:Shout")
+    assert code == 0 and "[bold]two[/]" in out and "two cats became one" in " ".join(out.split())
+
+
+def test_a_bad_line_is_reported_and_never_stops_the_rest(t2x, monkeypatch):
+    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
+    monkeypatch.setattr("t2x.commands.rewrite.CHUNK", 2)
+    lines = [b'{"prompt": "a"}', b"{broken", b"", b'"b"', b'{"text": 1}', b'" "', b"\xff", b'"c"']
+    Path("in.jsonl").write_bytes(b"\n".join(lines))
+    code, out, err = t2x(
+        "rewrite", "--in", "in.jsonl", "--out", "o.jsonl", "--model", "fakes:Shout"
+    )
+    records = [json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines()]
+    assert code == 1 and not out and "4 of 7 lines" in err
+    assert [record["line"] for record in records] == [1, 2, 4, 5, 6, 7, 8]
+    good = {
+        record["line"]: record["rewrites"][0]["text"] for record in records if "error" not in record
+    }
+    assert good == {1: "a, take 0", 4: "b, take 0", 8: "c, take 0"}
+
+
+def test_rewrite_reads_standard_input_and_refuses_to_overwrite_its_input(t2x, monkeypatch):
+    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
+    stdin = io.TextIOWrapper(io.BytesIO('{"prompt": "猫"}\n'.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    code, out, _ = t2x("rewrite", "--in", "-", "--model", "fakes:Shout")
+    assert code == 0 and json.loads(out)["rewrites"][0]["text"] == "猫, take 0"
+    Path("in.jsonl").write_text('"a"\n')
+    code, _, err = t2x("rewrite", "--in", "in.jsonl", "--out", "./in.jsonl")
+    assert code == 1 and "is the input" in err and Path("in.jsonl").read_text() == '"a"\n'
+
+
+def test_generate_writes_pictures_with_their_prompt_inside(t2x):
+    from PIL import Image
+
+    arguments = ("--model", "fakes:Grey", "-n", "2", "--seed", "7", "--size", "4x6", "--out", "o")
+    code, out, _ = t2x("generate", *ODD, *arguments, "--json")
+    rows = json.loads(out)
+    assert code == 0 and [row["seed"] for row in rows] == [7, 8] * len(ODD)
+    assert [row["prompt"] for row in rows[::2]] == list(ODD)
+    picture = load_picture(rows[1]["file"])
+    assert picture.shape == (1, 3, 4, 6) and torch.equal(
+        picture[0, 0, 0, 0] * 255, torch.tensor(8.0)
+    )
+    assert Image.open(rows[2]["file"]).text["prompt"] == ODD[1]
+
+
+def test_generate_passes_sampling_on_and_rewrites_first(t2x, monkeypatch):
+    made: list[Grey] = []
+    asked: list[list[str]] = []
+
+    def make(**options: Any) -> Grey:
+        made.append(Grey(**options))
+        draw = made[0].generate
+        made[0].generate = lambda prompts, **rest: (asked.append(prompts), draw(prompts, **rest))[1]
+        return made[0]
+
+    monkeypatch.setattr(sys.modules["fakes"], "Grey", make)
+    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
+    arguments = ("--steps", 3, "--guidance", 2.5, "--rewriter", "fakes:Shout", "--json")
+    code, out, _ = t2x("generate", "cat", "--model", "fakes:Grey", *arguments)
+    (row,) = json.loads(out)
+    assert code == 0 and made[0].options == {"num_inference_steps": 3, "guidance_scale": 2.5}
+    assert asked == [["cat, take 0"]]
+    assert (row["prompt"], row["text"]) == ("cat", "cat, take 0")
+
+
+def test_a_folder_that_can_not_be_written_is_one_line(t2x):
+    Path("file").touch()
+    code, _, err = t2x("generate", "cat", "--model", "fakes:Grey", "--out", "file")
+    assert code == 1 and err.startswith("error: cannot write") and err.count("\n") == 1
+
+
+def test_score_pairs_pictures_with_prompts_and_nan_is_null(t2x):
+    for name, level in {"a.png": 0.2, "b.png": 0.6}.items():
+        save_png(torch.full((3, 4, 4), level), name)
+    prompts = ("-p", "cat", "-p", "unknown")
+    code, out, _ = t2x("score", "a.png", "b.png", *prompts, "-r", "bright", "--json")
+    scores = [row["scores"]["bright"] for row in json.loads(out)]
+    assert code == 0 and scores == [pytest.approx(0.2), None]
+    code, out, _ = t2x("score", "a.png", "b.png", *prompts, "-r", "bright")
+    assert code == 0 and "0.2000" in out and "not measured" in out
+
+
+def test_world_train_passes_its_options_on(t2x, monkeypatch):
+    monkeypatch.setitem(registry.COMMANDS, "emoji-test", "fakes:trainer")
+    code, out, _ = t2x("world", "train", "emoji-test", "--steps", 5, "--seed", 3, "--json")
+    assert code == 0 and json.loads(out)["metrics"] == {"steps": 5.0, "seed": 3.0}
+    assert Path("runs/emoji-test").is_dir()
+
+
+def test_world_render_draws_the_scenes_that_it_lists(t2x):
+    code, out, _ = t2x("world", "render", "--n", 5, "--scale", 1, "--task", "counting", "--json")
+    result = json.loads(out)
+    assert code == 0 and {row["task"] for row in result["scenes"]} == {"counting"}
+    sheet = load_picture(result["out"])
+    assert sheet.shape == (1, 3, 130, 196)  # 2 rows and 3 columns of 64 pixels, 2 between
+    again = t2x("world", "render", "--n", 5, "--scale", 1, "--task", "counting", "--out", "b.png")
+    assert again[0] == 0 and torch.equal(load_picture("b.png"), sheet)
+    other = t2x("world", "render", "--n", 5, "--scale", 1, "--seed", 1, "--out", "c.png")
+    assert other[0] == 0 and not torch.equal(load_picture("c.png"), sheet)
+
+
+def test_verbose_shows_where_an_error_came_from(t2x, monkeypatch):
+    code, _, err = t2x("--verbose", "list", "nope")
+    assert code == 1 and "unknown kind 'nope'" in err
+
+
+def test_a_mistake_of_ours_is_not_hidden(t2x, monkeypatch):
+    def broken(**_: Any) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(sys.modules["fakes"], "Grey", broken)
+    with pytest.raises(KeyError):
+        t2x("generate", "cat", "--model", "fakes:Grey")
