@@ -1,0 +1,303 @@
+"""Checks that a proposed rewrite has to pass; each looks at one way in which enhancers are known to
+fail.
+
+A check is a function from a ``Proposal`` to a ``Check``. ``DEFAULT_CHECKS`` holds them in order; a
+caller adds or leaves out what it likes. They read surface forms of English and say so when they
+fail; nothing here asks a model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from t2x.prompts import constraints as rules
+from t2x.prompts.budget import TokenBudget
+from t2x.prompts.constraints import Constraints
+from t2x.prompts.protect import Protected
+from t2x.types import Check
+
+__all__ = ["DEFAULT_CHECKS", "CheckFunction", "Proposal", "coverage", "says_the_same", "tidy"]
+
+_MAX_CHARACTERS = 4000
+_LONG_WORD = 60
+_REPEATS = 4
+_MIN_COVERAGE = 0.4
+_LONG_ENOUGH = 4  # letters from which a word is looked for inside others
+_MANY_WORDS = 200
+_SIMILAR_SPELLING = 0.8
+_TAG = re.compile(
+    r"</?(?:think|answer|reason|reasoning|prompt|thought|tool_call)\b|<\|[^|<>]{1,40}\|>", re.I
+)
+_JUNK_ITEM = re.compile(
+    r"(?:unknown|undefined|null|none|nan|n/a|unk|\[\s*\]|\(\s*\)|\{\s*\}|\ufffd+)", re.I
+)
+_KINDS = "rewritten|improved|enhanced|revised|original"
+_META = tuple(
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    for pattern in (
+        r"^[^\w\n]*(?:here(?:'s|\u2019s| is| are)|sure\b|certainly\b|of course\b|okay[,!]|as an ai\b)",
+        r"^[^\w\n]*i(?:'m| am| will|'ll| can| can't| cannot| would| have| understand| apologi[sz]e)\b",
+        r"^[^\w\n]*(?:to (?:write|create|make|craft|generate|improve)|let's|let me)\b",
+        r"^[^\w\n]*you (?:can|should|could)\b",
+        rf"^\W*(?:this|the|your) (?:(?:{_KINDS}|new|user'?s?) )?(?:prompt|description)\b",
+        r"^[^\w\n]*(?:note|explanation|example|output|input|answer|response|title|option \d+)\s*:",
+        rf"\b(?:{_KINDS}|better|effective|image|good) prompts?\b",
+        r"\bthe user(?:'s)? (?:wants?|asks?|prompt|request|is|said)\b",
+        r"\b(?:feel free to|hope this helps|as an ai|language model|let me know if)\b",
+        r"^[ \t]{0,3}#{1,6}[ \t]+\S",
+        r"^[ \t]*(?:[-*\u2022]|\d{1,2}[.)])[ \t]+\S.*\n\s*(?:[-*\u2022]|\d{1,2}[.)])[ \t]+\S",
+        r"\*\*[^*\n]+\*\*|```",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A rewrite before it is judged.
+
+    ``original`` and ``text`` are whole prompts with their syntax; ``source`` and ``answer`` are
+    what the model saw and wrote, without it. ``budget`` counts tokens for the generator;
+    ``similarity`` compares meaning, in [0, 1].
+    """
+
+    original: str
+    text: str
+    source: str
+    answer: str
+    protected: Protected
+    budget: TokenBudget | None = None
+    similarity: Callable[[str, str], float] | None = None
+    canonical: Callable[[str], str] = field(default=str)
+
+    @cached_property
+    def constraints(self) -> Constraints:
+        """What the user fixed, read from ``source`` in canonical words."""
+        return rules.extract(self.meant)
+
+    @cached_property
+    def meant(self) -> str:
+        """``source`` in canonical words."""
+        return self.canonical(self.source)
+
+
+CheckFunction = Callable[[Proposal], Check]
+
+
+def tidy(text: str) -> str:
+    """Collapse repeated commas and blanks, drop those at the ends; leave everything else."""
+    text = re.sub(r"\s*,(?:\s*,)+", ",", text)
+    text = re.sub(r"[ \t]{2,}", " ", text)
+    return re.sub(r"^[\s,;]+|[\s,;]+$", "", text)
+
+
+def says_the_same(source: str, answer: str) -> bool:
+    """Whether ``answer`` adds nothing to ``source`` but marks, blanks and capitals."""
+
+    def bare(text: str) -> str:
+        return " ".join(re.findall(r"\w+|[^\w\s,.;!]", text.lower()))
+
+    return bare(source) == bare(answer)
+
+
+def _check(name: str, reasons: Iterable[str]) -> Check:
+    reason = next(iter(reasons), "")
+    return Check(name, not reason, reason)
+
+
+def not_empty(p: Proposal) -> Check:
+    """The answer holds a word."""
+    return _check(
+        "not_empty", [] if any(c.isalnum() for c in p.answer) else ["the answer is empty"]
+    )
+
+
+def no_reasoning(p: Proposal) -> Check:
+    """No tag of reasoning, of an answer or of a chat template is in the text, except where the user
+    typed it.
+    """
+    found = (
+        m.group() for m in _TAG.finditer(p.answer) if m.group().lower() not in p.source.lower()
+    )
+    return _check("no_reasoning", (f"the tag {tag!r} leaked into the text" for tag in found))
+
+
+def no_meta_text(p: Proposal) -> Check:
+    """The text is a prompt, not talk about one: no preamble, no list, no heading."""
+    found = (
+        m.group().strip()
+        for pattern in _META
+        if not pattern.search(p.source) and (m := pattern.search(p.answer))
+    )
+    return _check(
+        "no_meta_text", (f"talks about the prompt or formats it: {text[:40]!r}" for text in found)
+    )
+
+
+def no_junk(p: Proposal) -> Check:
+    """No filler such as "unknown" or "[ ]", no endless repetition, no word longer than any word."""
+
+    def reasons() -> Iterable[str]:
+        had = {item.strip().lower() for item in re.split(r"[,\n]", p.source)}
+        for item in (i.strip() for i in re.split(r"[,\n]", p.answer)):
+            if item.lower() not in had and _JUNK_ITEM.fullmatch(item):
+                yield f"filler {item!r}"
+        words = p.answer.lower().split()
+        grams = Counter(zip(words, words[1:], words[2:], words[3:], strict=False))
+        had_grams = " ".join(p.source.lower().split())
+        for gram, times in grams.most_common(1):
+            if times >= _REPEATS and " ".join(gram) not in had_grams:
+                yield f"repeats itself: {' '.join(gram)!r} {times} times"
+        longest = max((len(w) for w in re.findall(r"[!-~]+", p.answer)), default=0)
+        if longest > max(_LONG_WORD, *(len(w) for w in ["", *p.source.split()])):
+            yield f"a word of {longest} characters"
+
+    return _check("no_junk", reasons())
+
+
+def no_new_syntax(p: Proposal) -> Check:
+    """No angle, square or curly bracket beyond the user's own."""
+    extra = (c for c in "<>[]{}" if p.answer.count(c) > p.source.count(c))
+    return _check("no_new_syntax", (f"new {char!r} in the text" for char in extra))
+
+
+def spans_intact(p: Proposal) -> Check:
+    """Each protected span is in the text byte for byte, as often as the user wrote it."""
+    lost = [s for s in p.protected.broken(p.text) if not _is_quote(p, s)]
+    return _check("spans_intact", (f"{span[:60]!r} is lost or doubled" for span in lost))
+
+
+def quotes_verbatim(p: Proposal) -> Check:
+    """Quoted text is in the rewrite byte for byte, line breaks included."""
+    lost = [s for s in p.protected.broken(p.text) if _is_quote(p, s)]
+    return _check(
+        "quotes_verbatim", (f"quoted text {span[:60]!r} is lost or doubled" for span in lost)
+    )
+
+
+def _is_quote(p: Proposal, text: str) -> bool:
+    return any(s.kind == "quote" and s.text == text for s in p.protected.spans)
+
+
+def numbers_kept(p: Proposal) -> Check:
+    """Every count is kept: as a number, or as that many mentions of one thing ("a cat on the left,
+    a cat on the right").
+    """
+    have = set(rules.numbers(p.answer))
+    mentions = Counter(rules.stem(w) for w in re.findall(r"[^\W\d_]+", p.answer.lower()))
+    times = {float(n) for word, n in mentions.items() if word in rules.content_words(p.answer)}
+    lost = [n for n in p.constraints.numbers if n not in have and n not in times]
+    return _check("numbers_kept", (f"the number {n:g} is lost" for n in lost))
+
+
+def colours_kept(p: Proposal) -> Check:
+    """Every colour is kept, by its own or a related name."""
+    have = rules.colour_families(p.answer)
+    lost = [c for c in p.constraints.colours if not c & have]
+    return _check("colours_kept", (f"the colour {'/'.join(sorted(c))} is lost" for c in lost))
+
+
+def negation_kept(p: Proposal) -> Check:
+    """What the user ruled out is not asked for."""
+    back = [head for head in p.constraints.negated if rules.mentions(p.answer, head)]
+    return _check("negation_kept", (f"{head!r} was ruled out and is asked for" for head in back))
+
+
+def style_kept(p: Proposal) -> Check:
+    """Style words of the user are kept and not contradicted."""
+
+    def reasons() -> Iterable[str]:
+        styles = p.constraints.styles
+        yield from (
+            f"the style {s!r} is lost" for s in styles if not rules.keeps_style(s, p.answer)
+        )
+        if other := rules.style_conflict(styles, p.source, p.answer):
+            yield f"{other!r} contradicts the style {styles[0]!r}"
+
+    return _check("style_kept", reasons())
+
+
+def script_kept(p: Proposal) -> Check:
+    """The rewrite is written in the script of the prompt."""
+    had, has = p.constraints.script, rules.script(p.answer)
+    bad = [f"{had} became {has}"] if had and has and had != has else []
+    return _check("script_kept", bad)
+
+
+def length(p: Proposal) -> Check:
+    """The rewrite is no longer than any generator reads."""
+    limit = max(_MAX_CHARACTERS, 2 * len(p.original))
+    return _check(
+        "length", [f"{len(p.text)} characters, limit {limit}"] if len(p.text) > limit else []
+    )
+
+
+def fits_budget(p: Proposal) -> Check:
+    """At least one text encoder of the generator sees the whole rewrite."""
+    counts = p.budget.count(p.text) if p.budget is not None else ()
+    bad = counts and all(c.truncated for c in counts)
+    return _check("fits_budget", ["; ".join(map(str, counts))] if bad else [])
+
+
+def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunction:
+    """Make a check that the rewrite still speaks of what the prompt spoke of.
+
+    It passes if a share of at least ``minimum`` of the prompt's content words comes back
+    (inflected, misspelt by a letter, as the same number or colour) or if ``Proposal.similarity``
+    gives at least ``similar``.
+    """
+
+    def content_kept(p: Proposal) -> Check:
+        share = covered(p.meant, p.answer)
+        if share >= minimum:
+            return Check("content_kept", True)
+        if p.similarity is not None and p.similarity(p.source, p.answer) >= similar:
+            return Check("content_kept", True)
+        return Check("content_kept", False, f"only {share:.0%} of the prompt's words are left")
+
+    return content_kept
+
+
+def covered(source: str, answer: str) -> float:
+    """Share of the content words of ``source`` that ``answer`` covers, in [0, 1]; 1 if there are
+    none.
+    """
+    wanted, have = rules.content_words(source), rules.content_words(answer)
+    if not wanted:
+        return 1.0
+    known, joined = set(have), "".join(have)
+    values, colours = set(rules.numbers(answer)), rules.colour_families(answer)
+
+    def is_covered(word: str) -> bool:
+        if word in known or (len(word) >= _LONG_ENOUGH and word in joined):
+            return True
+        if set(rules.numbers(word)) & values or rules.colour_families(word) & colours:
+            return True
+        if len(wanted) > _MANY_WORDS:  # spelling is compared pair by pair
+            return False
+        return bool(difflib.get_close_matches(word, have, n=1, cutoff=_SIMILAR_SPELLING))
+
+    return sum(map(is_covered, wanted)) / len(wanted)
+
+
+DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
+    not_empty,
+    no_reasoning,
+    no_meta_text,
+    no_junk,
+    no_new_syntax,
+    spans_intact,
+    quotes_verbatim,
+    numbers_kept,
+    colours_kept,
+    negation_kept,
+    style_kept,
+    script_kept,
+    length,
+    fits_budget,
+    coverage(),
+)

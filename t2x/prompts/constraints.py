@@ -1,0 +1,210 @@
+"""What a prompt fixes and a rewrite has to keep: numbers, colours, negations, style words, script.
+
+A first version that reads English surface forms with small tables and claims no more: a constraint
+that it doesn't see is not enforced, one that it sees is. Synonyms count (``a pair of`` is 2,
+``crimson`` is red). Sentence embeddings can't do this job: "no cat" and "a cat", or two and three,
+are nearly the same vector.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+from t2x.prompts.words import (
+    COLOUR_FAMILIES,
+    NUMBER_WORDS,
+    SOFT_COLOURS,
+    SOFT_NUMBERS,
+    STOP_WORDS,
+    STYLE_FAMILY,
+)
+
+__all__ = ["Constraints", "content_words", "extract", "negated", "numbers", "script", "stem"]
+
+_DIGITS = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?![\w:/]|\.\d)")
+_STYLE = re.compile(
+    r"(?<!\w)("
+    + "|".join(re.escape(w) for w in sorted(STYLE_FAMILY, key=len, reverse=True))
+    + r")s?(?!\w)"
+)
+_PHOTO = re.compile(
+    r"(?<!\w)(?:photo(?:graph(?:y|ic)?)?s?|photo-?real\w*|hyper-?real\w*|realistic|dslr)(?!\w)"
+)
+_NEGATION = re.compile(
+    r"(?<!\w)(?:no|without|not|never|nor|neither|\w+n't|\w+n\u2019t|cannot|minus|free of|devoid of)\s+"
+    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|me)\s+)*"
+    r"(?P<words>[\w'-]+(?:\s+[\w'-]+){0,3})"
+)
+_PAIRS = re.compile(r"(?<!\w)(two|three|four|five|six|\d) (?:pairs|couples)(?!\w)")
+_SHORTEST_STEM = 3
+_ENDINGS = (
+    ("ies", "y"),
+    ("sses", "ss"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("xes", "x"),
+    ("ves", "f"),
+    ("ing", ""),
+    ("ed", ""),
+    ("s", ""),
+)
+_NOT_NEGATED = frozenset(
+    ("only", "one", "just", "much", "many", "more", "less", "longer", "least", "matter", "sure")
+)
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a prompt fixes.
+
+    ``numbers`` (values from 2 on), ``colours`` (families that each have to stay; a set of
+    alternatives each), ``negated`` (stems that must not appear outside a negation), ``styles``
+    (words as found, lower case), ``script`` ("latin", "han", ...).
+    """
+
+    numbers: tuple[float, ...] = ()
+    colours: tuple[frozenset[str], ...] = ()
+    negated: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    script: str = ""
+
+
+def extract(text: str) -> Constraints:
+    """Read the constraints of ``text``, a prompt whose syntax and quoted text are out already."""
+    lower = text.lower()
+    scopes = list(_NEGATION.finditer(lower))
+    positive = lower
+    for found in reversed(scopes):
+        positive = positive[: found.start()] + " " * len(found.group()) + positive[found.end() :]
+    colours = [
+        COLOUR_FAMILIES[w]
+        for w in _words(positive)
+        if w in COLOUR_FAMILIES and w not in SOFT_COLOURS
+    ]
+    if "black and white" in positive or "black-and-white" in positive:
+        colours = [c for c in colours if not c & {"black", "white"}]
+    affirmed = {stem(w) for w in _words(positive)}
+    heads = tuple(head for head in negated(lower) if head not in affirmed)
+    kept = tuple(n for n in numbers(positive, soft=False) if n > 1)
+    return Constraints(kept, tuple(dict.fromkeys(colours)), heads, _styles(positive), script(text))
+
+
+def numbers(text: str, *, soft: bool = True) -> tuple[float, ...]:
+    """Values that ``text`` names in digits or words, in order, without repeats.
+
+    Without ``soft``, vague ones (both, hundred) are left out.
+    """
+    lower = re.sub(r"half (?:a )?dozen", " 6 ", text.lower())
+    lower = _PAIRS.sub(lambda m: f" {2 * _value(m.group(1))} ", lower)
+    found: list[tuple[int, float]] = [
+        (m.start(), float(m.group())) for m in _DIGITS.finditer(lower)
+    ]
+    for match in re.finditer(r"[a-z]+", lower):
+        value = NUMBER_WORDS.get(match.group())
+        if value is not None and (soft or match.group() not in SOFT_NUMBERS):
+            found.append((match.start(), float(value)))
+    return tuple(dict.fromkeys(value for _, value in sorted(found)))
+
+
+def _value(word: str) -> int:
+    return int(word) if word.isdigit() else NUMBER_WORDS[word]
+
+
+def negated(text: str) -> tuple[str, ...]:
+    """Stems of what ``text`` says is absent: "no red hats on" gives ("hat",)."""
+    heads = []
+    for found in _NEGATION.finditer(text.lower()):
+        words = []
+        for word in found.group("words").split():
+            if word in STOP_WORDS:
+                break
+            words.append(word)
+        if words and words[0] not in _NOT_NEGATED:
+            heads.append(stem(words[-1]))
+    return tuple(dict.fromkeys(heads))
+
+
+def colour_families(text: str) -> frozenset[str]:
+    """Every colour family that some word of ``text`` can stand for."""
+    return frozenset().union(
+        *(COLOUR_FAMILIES[w] for w in _words(text.lower()) if w in COLOUR_FAMILIES)
+    )
+
+
+def mentions(text: str, head: str) -> bool:
+    """Whether ``text`` names the stem ``head`` outside every negation."""
+    positive = _NEGATION.sub(" ", text.lower())
+    return head in {stem(w) for w in _words(positive)}
+
+
+def style_conflict(styles: tuple[str, ...], source: str, answer: str) -> str:
+    """Style word of ``answer`` that contradicts the locked ``styles`` of ``source``, or ''."""
+    families = {STYLE_FAMILY.get(style, style) for style in styles}
+    if not families or "photo" in families:
+        return ""
+    had = set(_PHOTO.findall(source.lower()))
+    new = [word for word in _PHOTO.findall(answer.lower()) if word not in had]
+    return "" if families == {"mono"} or not new else new[0]
+
+
+def _styles(lower: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(m.group(1) for m in _STYLE.finditer(lower)))
+
+
+def keeps_style(style: str, answer: str) -> bool:
+    """Whether ``answer`` still has the style word ``style`` (hyphen, space and spelling aside)."""
+
+    def squash(text: str) -> str:
+        return re.sub(r"[\s-]", "", text.lower()).replace("colour", "color").replace("grey", "gray")
+
+    return squash(style) in squash(answer)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?", text)
+
+
+@lru_cache(maxsize=4096)
+def stem(word: str) -> str:
+    """Crude English stem, only good for comparing two words: lower case, plural and -ing/-ed
+    endings off.
+    """
+    word = word.lower().replace("\u2019", "'").removesuffix("'s")
+    for ending, swap in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) + len(swap) >= _SHORTEST_STEM:
+            kept = ending == "s" and word.endswith(("ss", "us"))
+            return word if kept else word[: len(word) - len(ending)] + swap
+    return word
+
+
+def content_words(text: str) -> list[str]:
+    """Stems of the words that carry meaning, in order, without repeats; each ideograph counts as a
+    word.
+    """
+    out: list[str] = []
+    for piece in re.findall(
+        r"[\u3400-\u9fff]|[^\W_\u3400-\u9fff]+(?:['\u2019][^\W_]+)?", text.lower()
+    ):
+        if piece not in STOP_WORDS:
+            out.append(stem(piece))
+    return list(dict.fromkeys(out))
+
+
+def script(text: str) -> str:
+    """Script of most letters: latin, han, japanese, hangul, cyrillic, ...; '' without letters."""
+    names = Counter(_script_of(c) for c in text[:4000] if c.isalpha())
+    if not names:
+        return ""
+    if names["hiragana"] + names["katakana"] and names["latin"] < sum(names.values()) / 2:
+        return "japanese"
+    return names.most_common(1)[0][0]
+
+
+@lru_cache(maxsize=8192)
+def _script_of(char: str) -> str:
+    first = unicodedata.name(char, "UNKNOWN").split()[0].lower()
+    return {"cjk": "han"}.get(first, first)

@@ -1,0 +1,137 @@
+"""Protect, rewrite, restore, check: accept a proposal or give the user's own words back and say
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from t2x.prompts.budget import TokenBudget
+from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Proposal, says_the_same, tidy
+from t2x.prompts.protect import Protected, protect
+from t2x.types import Check, Rewrite, Rewriter, Status
+
+__all__ = ["Guarded"]
+
+
+class Guarded:
+    """Wraps any rewriter so that what it returns is safe to draw.
+
+    Syntax and quoted text leave the prompt before the rewriter sees it and return byte for byte. A
+    proposal that fails a check is *reverted*: ``text`` is the user's prompt and ``checks`` hold the
+    reason; ``raw`` keeps what the model wrote.
+
+    Args:
+        rewriter: what proposes.
+        checks: functions of ``t2x.prompts.checks``, in order; all run and all are reported.
+        budget: token limits of the generator; counts go into ``Rewrite.scores`` as
+            ``tokens/ENCODER`` and ``limit/ENCODER``.
+        similarity: meaning of two texts compared, in [0, 1]; a second chance for rewrites that
+            share few words with the prompt.
+        canonical: puts known synonyms and descriptions into plain words before constraints are
+            read.
+    """
+
+    def __init__(
+        self,
+        rewriter: Rewriter,
+        *,
+        checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
+        budget: TokenBudget | None = None,
+        similarity: Callable[[str, str], float] | None = None,
+        canonical: Callable[[str], str] = str,
+    ) -> None:
+        self.rewriter = rewriter
+        self.model_id = rewriter.model_id
+        self._checks = tuple(checks)
+        self._budget = budget
+        self._similarity = similarity
+        self._canonical = canonical
+
+    def rewrite(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Rewrite]]:
+        """Give ``num_generations`` judged rewrites for each of B prompts: B lists of G."""
+        protected = [protect(prompt) for prompt in prompts]
+        sources = list(dict.fromkeys(s for p in protected for s in p.sources))
+        found = self.rewriter.rewrite(sources, num_generations=num_generations, seed=seed)
+        answers = dict(zip(sources, found, strict=True))
+        return [
+            [
+                self._judge(p, [answers[s][g] for s in p.sources], seed)
+                for g in range(num_generations)
+            ]
+            for p in protected
+        ]
+
+    def _judge(self, protected: Protected, parts: list[Rewrite], seed: int) -> Rewrite:
+        original = protected.original
+        base = Rewrite(
+            original,
+            original,
+            reasoning="\n".join(p.reasoning for p in parts if p.reasoning),
+            seed=seed,
+            model_id=self.model_id,
+            raw="\n".join(p.raw for p in parts if p.raw),
+        )
+        if not parts:
+            reason = "nothing to rewrite" if original.strip() else "the prompt is empty"
+            return self._give_back(base, "unchanged", (Check("input", False, reason),))
+        before = tuple(c for part in parts for c in part.checks)
+        if any(part.status == "failed" for part in parts):
+            return self._give_back(
+                base, "failed", before or (Check("completion", False, "no answer"),)
+            )
+        answers = [_one_paragraph(part) for part in parts]
+        if all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True)):
+            return self._give_back(
+                base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
+            )
+        text = protected.restore(answers)
+        checks = (*before, *self._run(protected, answers, text))
+        if all(check.passed for check in checks):
+            return replace(
+                base, text=text, status="accepted", checks=checks, scores=self._counts(text)
+            )
+        return self._give_back(base, "reverted", checks)
+
+    def _run(self, protected: Protected, answers: list[str], text: str) -> Iterator[Check]:
+        proposal = Proposal(
+            original=protected.original,
+            text=text,
+            source="\n".join(protected.sources),
+            answer="\n".join(answers),
+            protected=protected,
+            budget=self._budget,
+            similarity=self._similarity,
+            canonical=self._canonical,
+        )
+        for check in self._checks:
+            yield check(proposal)
+
+    def _give_back(self, base: Rewrite, status: Status, checks: tuple[Check, ...]) -> Rewrite:
+        """The user's own words; if the generator will cut them, a last check says so."""
+        counts = self._budget.count(base.text) if self._budget is not None else ()
+        if counts and all(c.truncated for c in counts):
+            checks = (*checks, Check("original_fits_budget", False, "; ".join(map(str, counts))))
+        return replace(base, status=status, checks=checks, scores=self._counts(base.text))
+
+    def _counts(self, text: str) -> dict[str, float]:
+        counts = self._budget.count(text) if self._budget is not None else ()
+        used = {f"tokens/{c.encoder}": float(c.used) for c in counts}
+        return used | {f"limit/{c.encoder}": float(c.limit) for c in counts}
+
+
+def _one_paragraph(part: Rewrite) -> str:
+    """The answer without line breaks that the user didn't make and without doubled commas."""
+    text = part.text if "\n" in part.original else _join_lines(part.text)
+    return tidy(text)
+
+
+def _join_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    prose = len(lines) > 1 and not any(
+        line[0] in "-*#\u2022" or line[:2].rstrip(".)").isdigit() for line in lines
+    )
+    return " ".join(lines) if prose else text

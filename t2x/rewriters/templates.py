@@ -1,0 +1,83 @@
+"""How a prompt is put to a language model: the words around it, and whether tags are expected in
+the answer.
+
+A checkpoint that was trained for rewriting says so in a ``t2x.json`` beside its weights; any other
+instruction model gets ``GENERAL``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from t2x.errors import T2XError
+
+__all__ = ["GENERAL", "SETTINGS_FILE", "Template", "read_template"]
+
+SETTINGS_FILE = "t2x.json"
+
+_SYSTEM = """\
+You rewrite short requests into prompts for a text-to-image model.
+Keep every object, number, colour, position, style, name and action of the request.
+What the request rules out stays out.
+Say plainly what is meant: resolve pronouns, name what is only described, make positions exact.
+Then add a few concrete visual details that fit: surroundings, light, materials, viewpoint.
+Invent no new main object.
+Text in quotes and words such as ITEM1 or TEXT2 are copied exactly as they are.
+Write in the language of the request, in present tense, as one paragraph of at most 60 words.
+Answer with the prompt alone: no introduction, no list, no heading, no explanation."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """Words around a prompt.
+
+    Args:
+        system: system message; "" for none.
+        user: user message; ``{prompt}`` is where the user's text goes.
+        prefill: beginning of the answer that the model has to continue, such as "<think>".
+        require_answer: whether an answer without ``<answer>`` (or ``<prompt>``) tags counts as a
+            failure.
+        thinking: passed to chat templates that can switch reasoning on (``enable_thinking``).
+        max_new_tokens: room for reasoning and answer together.
+        temperature: of sampled generations.
+        top_p: nucleus of sampled generations.
+    """
+
+    system: str = ""
+    user: str = "{prompt}"
+    prefill: str = ""
+    require_answer: bool = False
+    thinking: bool = False
+    max_new_tokens: int = 256
+    temperature: float = 0.8
+    top_p: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.user.count("{prompt}") != 1:
+            raise T2XError(
+                f"a template's user message must hold {{prompt}} once, given {self.user!r}"
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Template:
+        """Read a template from plain values; an unknown key is an error."""
+        known = [f.name for f in fields(cls)]
+        if unknown := sorted(set(values) - set(known)):
+            raise T2XError(f"unknown template keys {unknown}; allowed are {known}")
+        return cls(**values)
+
+
+GENERAL = Template(system=_SYSTEM, user="Request: {prompt}")
+
+
+def read_template(folder: str | Path) -> Template | None:
+    """Read the ``"rewriter"`` section of a checkpoint's ``t2x.json``; None if there is none."""
+    path = Path(folder) / SETTINGS_FILE
+    if not path.is_file():
+        return None
+    section = json.loads(path.read_text(encoding="utf-8")).get("rewriter")
+    return None if section is None else Template.from_dict(section)

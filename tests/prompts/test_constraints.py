@@ -1,0 +1,89 @@
+"""Constraints that are read from a prompt."""
+
+from __future__ import annotations
+
+import pytest
+
+from t2x.prompts.constraints import content_words, extract, mentions, negated, numbers, script, stem
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("two cats", (2,)),
+        ("2 cats and a dozen eggs", (2, 12)),
+        ("half a dozen eggs", (6,)),
+        ("a pair of dogs", (2,)),
+        ("two pairs of shoes", (4,)),
+        ("a 3d render, 4k, 16:9, v2, 1920s", ()),
+        ("1.5 metres", (1.5,)),
+        ("a cat", ()),
+    ],
+)
+def test_numbers(text: str, values: tuple[float, ...]) -> None:
+    assert numbers(text) == values
+
+
+def test_one_is_not_demanded() -> None:
+    assert extract("the one on the left, 1 cat").numbers == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "heads"),
+    [
+        ("a dog without a collar", ("collar",)),
+        ("a street with no people", ("people",)),
+        ("I don't want any red hats on it", ("hat",)),
+        ("a room that is not only red", ()),
+        ("a cat", ()),
+    ],
+)
+def test_negated(text: str, heads: tuple[str, ...]) -> None:
+    assert negated(text) == heads
+
+
+def test_what_is_ruled_out_is_not_demanded() -> None:
+    found = extract("an apple that is not red, no two cats")
+    assert found.colours == () and found.numbers == ()
+    assert set(found.negated) == {"red", "cat"}
+
+
+def test_a_thing_both_there_and_ruled_out_is_not_enforced() -> None:
+    assert extract("a cat with a collar and a cat without a collar").negated == ()
+
+
+def test_mentions_looks_outside_negations() -> None:
+    assert mentions("a dog with two collars", "collar")
+    assert not mentions("a dog without any collar", "collar")
+
+
+def test_colours_are_families() -> None:
+    assert extract("a crimson bus").colours == (frozenset({"red"}),)
+    assert extract("a rose and a cherry").colours == ()
+    assert extract("a black and white photo of a bus").colours == ()
+
+
+def test_styles() -> None:
+    assert extract("Line Art of a fox, no watercolor").styles == ("line art",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("a cat", "latin"), ("一只猫", "han"), ("猫がいる", "japanese"), ("кот", "cyrillic"),
+     ("고양이", "hangul"), ("\U0001f431 12", ""), ("a sign 猫", "latin")],
+)  # fmt: skip
+def test_script(text: str, name: str) -> None:
+    assert script(text) == name
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("cats", "cat"), ("puppies", "puppy"), ("boxes", "box"), ("glasses", "glass"),
+     ("knives", "knif"), ("dog's", "dog"), ("bus", "bus")],
+)  # fmt: skip
+def test_stem(a: str, b: str) -> None:
+    assert stem(a) == b
+
+
+def test_content_words() -> None:
+    assert content_words("a photo of the cats on a mat, cat 猫咪") == ["cat", "mat", "猫", "咪"]
