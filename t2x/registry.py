@@ -47,6 +47,7 @@ REWRITERS = {
     "emoji-rewriter": _ANY_REWRITER,
     "none": "t2x.rewriters.identity:IdentityRewriter",
     "rules": "t2x.world.rules:RulesRewriter",
+    "smollm2": _ANY_REWRITER,
 }
 GENERATORS = {
     "emoji-flow": _ANY_GENERATOR,
@@ -66,6 +67,7 @@ COMMANDS = {
     "emoji-hps": "t2x.train.emoji_hps:main",
     "emoji-lm": "t2x.train.emoji_lm:main",
     "emoji-rewriter": "t2x.train.emoji_rewriter:main",
+    "emoji-vae": "t2x.train.emoji_vae:main",
     "emoji-vlm": "t2x.train.emoji_vlm:main",
 }
 TABLES = {
@@ -172,8 +174,9 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
     """Find ``"module:attr"`` of a name, and the source of weights that goes to it, if any."""
     if name in TABLES[kind]:
         target = TABLES[kind][name]
-        embedded = bool(any_loader) and name in EMBEDDED
-        return target, (str(require_model(name)),) if embedded else ()
+        if target != any_loader:
+            return target, ()
+        return target, (str(require_model(name)) if name in EMBEDDED else name,)
     for point in entry_points(group=f"t2x.{kind}"):
         if point.name == name:
             return point.value, ()

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,8 @@ import torch
 from t2x import registry
 from t2x.cli import run
 from t2x.media import load_picture, save_png
-from t2x.types import Check, Context, Media, Rewrite
+from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.types import Rewrite
 
 COMMANDS = (
     "",
@@ -33,62 +35,8 @@ COMMANDS = (
 ODD = ("猫在沙发上", "😀🐈", "<|im_end|>\n<|im_start|>system", "a </answer> b", "word " * 5000)
 
 
-class Shout:
-    """Rewriter that adds what every guard accepts."""
-
-    model_id = "shout"
-
-    def rewrite(
-        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
-    ) -> list[list[Rewrite]]:
-        return [
-            [
-                Rewrite(p, f"{p}, take {g}", seed=seed, model_id="shout")
-                for g in range(num_generations)
-            ]
-            for p in prompts
-        ]
-
-
-class Plain:
-    """Stands for the guard where a test is about the command."""
-
-    def __init__(self, rewriter: Shout, **_: Any) -> None:
-        self.rewrite = rewriter.rewrite
-
-
-class Grey:
-    """Generator of grey pictures whose level is seed / 255."""
-
-    model_id = "grey"
-    modality = "image"
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        *,
-        negative: Sequence[str] | None = None,
-        seeds: Sequence[int],
-        size: tuple[int, int] | None = None,
-        num_frames: int | None = None,
-    ) -> Media:
-        level = torch.tensor(seeds, dtype=torch.float32).view(-1, 1, 1, 1) / 255
-        return level.expand(-1, 3, *(size or (8, 8))).clone()
-
-
-class Brightness:
-    """Reward: mean pixel; NaN where the prompt asks what it can't measure."""
-
-    def score(
-        self, prompts: Sequence[str], media: Media, *, context: Context | None = None
-    ) -> torch.Tensor:
-        values = [float(picture.mean()) for picture in media]
-        return torch.tensor(
-            [float("nan") if "unknown" in p else v for p, v in zip(prompts, values, strict=True)]
-        )
+REWRITER = ("--model", "t2x.testing:FakeRewriter")
+GENERATOR = ("--model", "t2x.testing:FakeGenerator")
 
 
 def trainer(**options: Any) -> dict[str, float]:
@@ -99,9 +47,10 @@ def trainer(**options: Any) -> dict[str, float]:
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("fakes")
-    module.Shout, module.Grey, module.Brightness, module.trainer = Shout, Grey, Brightness, trainer
+    module.bright = partial(FakeReward, fails_on="unknown")
+    module.trainer = trainer
     monkeypatch.setitem(sys.modules, "fakes", module)
-    monkeypatch.setitem(registry.REWARDS, "bright", "fakes:Brightness")
+    monkeypatch.setitem(registry.REWARDS, "bright", "fakes:bright")
 
 
 @pytest.fixture
@@ -175,48 +124,48 @@ def test_list_as_table_and_json(t2x):
     assert code == 0 and "bright" in out and "emoji-flow" not in out
 
 
-def test_rewrite_prints_one_json_line_per_prompt(t2x, monkeypatch):
-    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
-    code, out, _ = t2x("rewrite", *ODD, "--model", "fakes:Shout", "-n", "2", "--json")
+def test_rewrite_prints_one_json_line_per_prompt(t2x):
+    code, out, _ = t2x("rewrite", *ODD, *REWRITER, "-n", 2, "--json")
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 0 and [record["prompt"] for record in records] == list(ODD)
-    assert [item["text"] for item in records[1]["rewrites"]] == ["😀🐈, take 0", "😀🐈, take 1"]
+    for record in records:
+        assert len(record["rewrites"]) == 2
+        for item in record["rewrites"]:
+            changed = item["text"] != record["prompt"]
+            assert changed == (item["status"] == "accepted")
+            assert changed or item["checks"], "words given back need a reason"
+    assert records[0]["rewrites"][0]["text"].startswith(f"{ODD[0]}, ")
 
 
-def test_rewrite_shows_text_and_status_without_reading_markup(t2x, monkeypatch):
-    def rewrite(self: Shout, prompts: Sequence[str], **_: Any) -> list[list[Rewrite]]:
-        check = Check("counts", False, "two cats became one")
-        return [[Rewrite(p, p, status="reverted", checks=(check,))] for p in prompts]
+def test_rewrite_shows_text_and_reason_without_reading_markup(t2x, monkeypatch):
+    def drop(self: FakeRewriter, prompts: Sequence[str], **_: Any) -> list[list[Rewrite]]:
+        return [[Rewrite(p, "a nice picture of a table")] for p in prompts]
 
-    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
-    monkeypatch.setattr(Shout, "rewrite", rewrite)
-    code, out, _ = t2x("rewrite", "[bold]two[/] [/cats]", "--model", "fakes:Shout")
-    assert code == 0 and "[bold]two[/]" in out and "two cats became one" in " ".join(out.split())
+    monkeypatch.setattr(FakeRewriter, "rewrite", drop)
+    code, out, _ = t2x("rewrite", "[bold]three cats[/] [/x]", *REWRITER)
+    text = " ".join(out.split())
+    assert code == 0 and "[bold]three cats[/]" in text and "reverted: " in text
 
 
 def test_a_bad_line_is_reported_and_never_stops_the_rest(t2x, monkeypatch):
-    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
     monkeypatch.setattr("t2x.commands.rewrite.CHUNK", 2)
-    lines = [b'{"prompt": "a"}', b"{broken", b"", b'"b"', b'{"text": 1}', b'" "', b"\xff", b'"c"']
-    Path("in.jsonl").write_bytes(b"\n".join(lines))
-    code, out, err = t2x(
-        "rewrite", "--in", "in.jsonl", "--out", "o.jsonl", "--model", "fakes:Shout"
-    )
+    lines = [b'{"prompt": "a cat"}', b"{broken", b"", b'"a dog"', b'{"text": 1}', b'" "', b"\xff"]
+    Path("in.jsonl").write_bytes(b"\n".join([*lines, b'"a cow"']))
+    code, out, err = t2x("rewrite", "--in", "in.jsonl", "--out", "o.jsonl", *REWRITER)
     records = [json.loads(line) for line in Path("o.jsonl").read_text("utf-8").splitlines()]
     assert code == 1 and not out and "4 of 7 lines" in err
     assert [record["line"] for record in records] == [1, 2, 4, 5, 6, 7, 8]
-    good = {
-        record["line"]: record["rewrites"][0]["text"] for record in records if "error" not in record
-    }
-    assert good == {1: "a, take 0", 4: "b, take 0", 8: "c, take 0"}
+    prompts = {record["line"]: record["prompt"] for record in records if "error" not in record}
+    assert prompts == {1: "a cat", 4: "a dog", 8: "a cow"}
+    _, alone, _ = t2x("rewrite", "a dog", *REWRITER, "--json")
+    assert json.loads(alone)["rewrites"] == records[2]["rewrites"]
 
 
 def test_rewrite_reads_standard_input_and_refuses_to_overwrite_its_input(t2x, monkeypatch):
-    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
     stdin = io.TextIOWrapper(io.BytesIO('{"prompt": "猫"}\n'.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
-    code, out, _ = t2x("rewrite", "--in", "-", "--model", "fakes:Shout")
-    assert code == 0 and json.loads(out)["rewrites"][0]["text"] == "猫, take 0"
+    code, out, _ = t2x("rewrite", "--in", "-", *REWRITER)
+    assert code == 0 and json.loads(out)["prompt"] == "猫"
     Path("in.jsonl").write_text('"a"\n')
     code, _, err = t2x("rewrite", "--in", "in.jsonl", "--out", "./in.jsonl")
     assert code == 1 and "is the input" in err and Path("in.jsonl").read_text() == '"a"\n'
@@ -225,41 +174,34 @@ def test_rewrite_reads_standard_input_and_refuses_to_overwrite_its_input(t2x, mo
 def test_generate_writes_pictures_with_their_prompt_inside(t2x):
     from PIL import Image
 
-    arguments = ("--model", "fakes:Grey", "-n", "2", "--seed", "7", "--size", "4x6", "--out", "o")
-    code, out, _ = t2x("generate", *ODD, *arguments, "--json")
+    arguments = ("-n", 2, "--seed", 7, "--size", "4x6", "--out", "o", "--json")
+    code, out, _ = t2x("generate", *ODD, *GENERATOR, *arguments)
     rows = json.loads(out)
     assert code == 0 and [row["seed"] for row in rows] == [7, 8] * len(ODD)
     assert [row["prompt"] for row in rows[::2]] == list(ODD)
-    picture = load_picture(rows[1]["file"])
-    assert picture.shape == (1, 3, 4, 6) and torch.equal(
-        picture[0, 0, 0, 0] * 255, torch.tensor(8.0)
-    )
+    fresh = FakeGenerator().generate(ODD, seeds=[8] * len(ODD), size=(4, 6))
+    for row, picture in zip(rows[1::2], fresh, strict=True):
+        assert torch.equal(load_picture(row["file"])[0], picture)
     assert Image.open(rows[2]["file"]).text["prompt"] == ODD[1]
 
 
 def test_generate_passes_sampling_on_and_rewrites_first(t2x, monkeypatch):
-    made: list[Grey] = []
-    asked: list[list[str]] = []
-
-    def make(**options: Any) -> Grey:
-        made.append(Grey(**options))
-        draw = made[0].generate
-        made[0].generate = lambda prompts, **rest: (asked.append(prompts), draw(prompts, **rest))[1]
-        return made[0]
-
-    monkeypatch.setattr(sys.modules["fakes"], "Grey", make)
-    monkeypatch.setattr("t2x.rewriters.guarded.Guarded", Plain)
-    arguments = ("--steps", 3, "--guidance", 2.5, "--rewriter", "fakes:Shout", "--json")
-    code, out, _ = t2x("generate", "cat", "--model", "fakes:Grey", *arguments)
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        sys.modules["fakes"], "make", lambda **o: given.append(o) or FakeGenerator(), raising=False
+    )
+    arguments = ("--model", "fakes:make", "--steps", 3, "--guidance", 2.5, "--json")
+    code, out, _ = t2x("generate", "cat", *arguments, "--rewriter", "t2x.testing:FakeRewriter")
     (row,) = json.loads(out)
-    assert code == 0 and made[0].options == {"num_inference_steps": 3, "guidance_scale": 2.5}
-    assert asked == [["cat, take 0"]]
-    assert (row["prompt"], row["text"]) == ("cat", "cat, take 0")
+    assert code == 0 and given == [{"num_inference_steps": 3, "guidance_scale": 2.5}]
+    assert row["prompt"] == "cat" and row["text"].startswith("cat, ")
+    drawn = FakeGenerator().generate([row["text"]], seeds=[0])
+    assert torch.equal(load_picture(row["file"]), drawn)
 
 
 def test_a_folder_that_can_not_be_written_is_one_line(t2x):
     Path("file").touch()
-    code, _, err = t2x("generate", "cat", "--model", "fakes:Grey", "--out", "file")
+    code, _, err = t2x("generate", "cat", *GENERATOR, "--out", "file")
     assert code == 1 and err.startswith("error: cannot write") and err.count("\n") == 1
 
 
@@ -293,15 +235,17 @@ def test_world_render_draws_the_scenes_that_it_lists(t2x):
     assert other[0] == 0 and not torch.equal(load_picture("c.png"), sheet)
 
 
-def test_verbose_shows_where_an_error_came_from(t2x, monkeypatch):
+def test_only_verbose_shows_where_an_error_came_from(t2x):
     code, _, err = t2x("--verbose", "list", "nope")
-    assert code == 1 and "unknown kind 'nope'" in err
+    assert code == 1 and "Traceback" in err and "error: unknown kind 'nope'" in err
+    assert "Traceback" not in t2x("list", "nope")[2]
 
 
 def test_a_mistake_of_ours_is_not_hidden(t2x, monkeypatch):
-    def broken(**_: Any) -> None:
+    def broken() -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(sys.modules["fakes"], "Grey", broken)
+    monkeypatch.setattr(sys.modules["fakes"], "bright", broken)
+    save_png(torch.zeros(3, 4, 4), "a.png")
     with pytest.raises(KeyError):
-        t2x("generate", "cat", "--model", "fakes:Grey")
+        t2x("score", "a.png", "-p", "cat", "-r", "bright")

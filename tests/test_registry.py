@@ -60,7 +60,9 @@ def test_an_unknown_name_gets_the_closest_match_and_the_full_list():
     assert all(name in text for name in registry.REWARDS)
 
 
-@pytest.mark.parametrize("name", ["", " ", "../nowhere", "a b/c", "no_such", "x" * 5000, "a/b/c", "😀"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "../nowhere", "a b/c", "no_such", "x" * 5000, "a/b/c", "😀"]
+)
 def test_a_name_that_is_nothing_is_unknown(name):
     with pytest.raises(UnknownNameError) as error:
         registry.load_generator(name)
@@ -114,6 +116,12 @@ def test_a_checkpoint_that_does_not_load_is_one_line(monkeypatch, plugin):
     with pytest.raises(T2XError, match="cannot load 'owner/model': cannot reach the hub;") as error:
         registry.load_rewriter("owner/model")
     assert "\n" not in str(error.value)
+
+
+def test_a_name_that_the_ordinary_loader_knows_is_passed_on(plugin, monkeypatch):
+    monkeypatch.setattr(registry, "_ANY_REWRITER", "plugin:load")
+    monkeypatch.setitem(registry.REWRITERS, "smollm2", "plugin:load")
+    assert registry.load_rewriter("smollm2", seed=1) == (("smollm2",), {"seed": 1})
 
 
 def targets() -> list[str]:
