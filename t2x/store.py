@@ -231,4 +231,4 @@ def _decode_media(data: bytes, frames: int) -> Tensor:
     tall = cast("Tensor", from_pil([Image.open(io.BytesIO(data))]))[0]  # (3, F * H, W)
     if not frames:
         return tall
-    return tall.unflatten(1, (frames, -1)).transpose(0, 1).contiguous()
+    return tall.reshape(3, frames, -1, tall.shape[-1]).transpose(0, 1).contiguous()

@@ -202,3 +202,40 @@ def test_every_extra_resolves(extra, tmp_path):
     run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
     pip = (tmp_path / "env" / "bin" / "python", "-m", "pip", "install", "--dry-run", "-q")
     run(*pip, f"t2x[{extra}] @ {ROOT.as_uri()}", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("body", "ci", "code"),
+    [
+        ("pytest.skip('no reason')", "true", 1),
+        ("pytest.skip('no reason')", "", 0),
+        ("assert True", "true", 0),
+        ("pytest.xfail('known')", "true", 0),
+    ],
+)
+def test_in_ci_a_skipped_test_of_the_base_install_fails(tmp_path, body, ci, code):
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = extra(name): x\n  gpu: y\n")
+    (tmp_path / "test_it.py").write_text(
+        f"import pytest\n\ndef test_it():\n    {body}\n\n"
+        "@pytest.mark.gpu\ndef test_gpu():\n    pytest.skip('no device')\n\n"
+        "@pytest.mark.extra('vllm')\ndef test_extra():\n    pass\n"
+    )
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stdout
+    assert ("test_it.py::test_it: " in done.stdout) == bool(code)
+
+
+def test_in_ci_a_skipped_module_fails(tmp_path):
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = extra(name): x\n")
+    (tmp_path / "test_it.py").write_text("import pytest\npytest.importorskip('nothing_like_it')\n")
+    (tmp_path / "test_more.py").write_text("def test_it():\n    pass\n")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "CI": "true"}, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "test_it.py: " in done.stdout

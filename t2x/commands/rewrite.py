@@ -17,7 +17,7 @@ from t2x.commands.console import check_prompts, note, plain, print_json, print_t
 from t2x.errors import T2XError
 
 if TYPE_CHECKING:
-    from t2x.types import Rewrite, Rewriter
+    from t2x.types import Generator, Rewrite, Rewriter
 
 CHUNK = 32
 
@@ -45,6 +45,9 @@ def rewrite(
     ] = "emoji-rewriter",
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="Rewrites per prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="Same prompt, seed and model: same text.")] = 0,
+    target: Annotated[
+        str | None, typer.Option(help="Generator whose token limits a rewrite must keep.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> None:
     """Rewrite prompts so that the generator understands them.
@@ -59,7 +62,7 @@ def rewrite(
         lines: Iterator[Line] = (Line(i, text) for i, text in enumerate(prompts, 1))
     else:
         lines = _read_lines(_checked_source(source or "-", out))
-    rewriter = load_guarded(model)
+    rewriter = load_guarded(model, None if target is None else _load_target(target))
     records = _records(rewriter, lines, num, seed)
     if as_json or source is not None or out is not None:
         _write(records, out)
@@ -67,12 +70,24 @@ def rewrite(
         _show(list(records))
 
 
-def load_guarded(name: str) -> Rewriter:
-    """Load a rewriter by name inside the wrapper that checks what it proposes."""
+def load_guarded(name: str, generator: Generator | None = None) -> Rewriter:
+    """Load a rewriter by name inside the wrapper that checks what it proposes.
+
+    With a diffusers ``generator`` a rewrite must also fit the token limits of its text encoders.
+    """
+    from t2x.prompts.budget import TokenBudget
     from t2x.registry import load_rewriter
     from t2x.rewriters.guarded import Guarded
 
-    return Guarded(load_rewriter(name))
+    pipeline = getattr(generator, "pipeline", None)
+    budget = None if pipeline is None else TokenBudget.from_pipeline(pipeline)
+    return Guarded(load_rewriter(name), budget=budget)
+
+
+def _load_target(name: str) -> Generator:
+    from t2x.registry import load_generator
+
+    return load_generator(name)
 
 
 def _checked_source(source: str, out: Path | None) -> str:
