@@ -124,7 +124,7 @@ _MOODS = ("dreamy", "majestic", "breathtaking", "whimsical", "cinematic", "epic"
 def _poetic_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
     first, second = rng.sample(_MOODS, 2)
     return (
-        f"a {first} and {second} scene of {_clause(scene)}, soft light, highly detailed masterpiece"
+        f"{_article(first)} and {second} scene of {_clause(scene)}, soft light, highly detailed masterpiece"
     )
 
 

@@ -1,0 +1,226 @@
+"""Train emoji-flow, the world's text-to-image model: a stock StableDiffusionPipeline that predicts flow.
+
+    t2x world train emoji-vae --out runs/emoji-vae
+    t2x world train emoji-flow --out runs/emoji-flow --minutes 120
+
+Rectified flow (Liu et al. 2022, arXiv 2209.03003; Esser et al. 2024, arXiv 2403.03206): x_t = (1 - sigma) x0 + sigma noise, the
+network predicts noise - x0, sigma is logit-normal. The text encoder is trained jointly. What DPMSolverMultistepScheduler asks for:
+the network sees floor(1000 sigma), x0 is the scaled latent, and a dropped caption is the empty string, padded like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from diffusers import (
+    AutoencoderKL,
+    DPMSolverMultistepScheduler,
+    StableDiffusionPipeline,
+    UNet2DConditionModel,
+)
+from torch import Tensor, nn
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+from t2x.errors import T2XError
+from t2x.world.captions import sample_pair
+from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer
+from t2x.world.training import (
+    Budget,
+    Ema,
+    autocast,
+    learning_rate,
+    run_training,
+    set_learning_rate,
+    set_threads,
+)
+from t2x.world.weights import model_dir
+
+BATCH = 64
+PEAK_LR = 1e-3
+DROP_CAPTION = 0.1
+WIDTH = 192
+DEFAULT_MINUTES = 120.0
+POOL = 160_000  # distinct pictures; their latents are kept once made
+EASY_UNTIL, EASY = 30_000, 0.5  # curriculum: the first pictures are one-object scenes more often
+SETTINGS = {"num_inference_steps": 8, "guidance_scale": 3.0, "height": 64, "width": 64}
+
+
+def build_networks(vocab_size: int) -> tuple[UNet2DConditionModel, CLIPTextModel]:
+    """UNet on 16x16x4 latents with cross-attention at 8x8 (8 M parameters) and a four-layer text transformer (2 M)."""
+    unet = UNet2DConditionModel(
+        sample_size=16,
+        in_channels=4,
+        out_channels=4,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        block_out_channels=(64, WIDTH),
+        layers_per_block=1,
+        cross_attention_dim=WIDTH,
+        attention_head_dim=3,
+        norm_num_groups=16,
+    )
+    text_config = CLIPTextConfig(
+        vocab_size=vocab_size,
+        hidden_size=WIDTH,
+        intermediate_size=4 * WIDTH,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        max_position_embeddings=MAX_TOKENS,
+        hidden_act="gelu",
+        bos_token_id=0,
+        eos_token_id=1,
+        pad_token_id=1,
+    )
+    return unet, CLIPTextModel(text_config)
+
+
+def flow_scheduler() -> DPMSolverMultistepScheduler:
+    """The stock sampler for flow models; ``steps_offset`` has no effect here but the pipeline asks for 1."""
+    return DPMSolverMultistepScheduler(
+        prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=1.0, steps_offset=1
+    )
+
+
+class LatentPool:
+    """Training samples by number: scaled latents and token ids, made at first use and kept in half precision."""
+
+    def __init__(self, vae: AutoencoderKL, tokenizer: CLIPTokenizer, size: int = POOL) -> None:
+        self.vae, self.tokenizer, self.size = vae, tokenizer, size
+        self.latents = torch.zeros(size, 4, 16, 16, dtype=torch.float16)
+        self.ids = torch.zeros(size, MAX_TOKENS, dtype=torch.int16)
+        self.known = torch.zeros(size, dtype=torch.bool)
+
+    def batch(self, first: int, count: int) -> tuple[Tensor, Tensor]:
+        """Samples ``first`` and on, wrapped around: latents (count, 4, 16, 16) float32, ids (count, T) int64."""
+        index = torch.arange(first, first + count) % self.size
+        missing = index[~self.known[index]]
+        if len(missing):
+            self._make(missing)
+        return self.latents[index].float(), self.ids[index].long()
+
+    @torch.no_grad()
+    def _make(self, index: Tensor) -> None:
+        pairs = [sample_pair(i, easy=EASY if i < EASY_UNTIL else 0.0) for i in index.tolist()]
+        pixels = torch.stack([torch.from_numpy(p.picture) for p in pairs]).permute(0, 3, 1, 2)
+        with autocast():
+            z = self.vae.encode(pixels.float() / 127.5 - 1).latent_dist.mode()
+        self.latents[index] = (z.float() * self.vae.config.scaling_factor).half()
+        self.ids[index] = tokenize(self.tokenizer, [p.text for p in pairs]).short()
+        self.known[index] = True
+
+
+def tokenize(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> Tensor:
+    """Token ids exactly as StableDiffusionPipeline makes them: (N, T)."""
+    encoded = tokenizer(
+        list(texts),
+        padding="max_length",
+        max_length=tokenizer.model_max_length,
+        truncation=True,
+        return_tensors="pt",
+    )
+    ids: Tensor = encoded.input_ids
+    return ids
+
+
+def flow_batch(x0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Noise latents: x_t (N, 4, h, w), timesteps (N,) int64 and the target noise - x0, sigma logit-normal(0, 1.1)."""
+    noise = torch.randn(x0.shape, generator=generator)
+    sigma = torch.sigmoid(1.1 * torch.randn(len(x0), generator=generator))
+    s = sigma.view(-1, 1, 1, 1)
+    return (1 - s) * x0 + s * noise, (sigma * 1000).long().clamp(0, 999), noise - x0
+
+
+def save_pipeline(  # noqa: PLR0913 - the five parts of the pipeline and its place
+    folder: Path,
+    *,
+    unet: UNet2DConditionModel,
+    text_encoder: CLIPTextModel,
+    vae: AutoencoderKL,
+    tokenizer: CLIPTokenizer,
+    scheduler: DPMSolverMultistepScheduler,
+    settings: Mapping[str, float],
+) -> None:
+    """Write a stock diffusers folder in half precision, with the default sampling settings beside it."""
+    pipeline = StableDiffusionPipeline(
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        unet=unet,
+        scheduler=scheduler,
+        safety_checker=None,
+        feature_extractor=None,
+        image_encoder=None,
+        requires_safety_checker=False,
+    )
+    pipeline.to(torch.float16).save_pretrained(folder, safe_serialization=True)
+    pipeline.to(torch.float32)
+    (folder / "t2x.json").write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def load_vae(out: Path) -> AutoencoderKL:
+    """Take the autoencoder trained beside ``out``, or the embedded one."""
+    for folder in (out.parent / "emoji-vae" / "vae", model_dir("emoji-flow") / "vae"):
+        if (folder / "config.json").exists():
+            vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
+            return vae.eval().requires_grad_(False)
+    raise T2XError("no autoencoder: run `t2x world train emoji-vae` with an --out beside this one first")
+
+
+def main(
+    *,
+    out: Path,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    threads: int | None = None,
+) -> dict[str, float]:
+    """Train and save the pipeline to ``out/pipeline`` at every checkpoint; return steps and seconds."""
+    set_threads(threads)
+    torch.manual_seed(seed)
+    if minutes is None and steps is None:
+        minutes = DEFAULT_MINUTES
+    vae = load_vae(out)
+    tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(4_000))
+    unet, text_encoder = build_networks(len(tokenizer))
+    unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = nn.ModuleDict({"unet": unet, "text_encoder": text_encoder})
+    ema = Ema(model, 0.9995)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.01)
+    pool = LatentPool(vae, tokenizer)
+    empty = tokenize(tokenizer, [""])[0]
+
+    def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
+        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
+        generator = torch.Generator().manual_seed((seed << 32) + step)
+        x0, ids = pool.batch(step * BATCH, BATCH)
+        ids[torch.rand(BATCH, generator=generator) < DROP_CAPTION] = empty
+        x_t, timesteps, target = flow_batch(x0, generator)
+        with autocast():
+            hidden = text_encoder(ids)[0]
+            v = unet(x_t.contiguous(memory_format=torch.channels_last), timesteps, hidden).sample
+        loss = (v.float() - target).pow(2).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        ema.update(model)
+        return {"loss": loss.detach(), "grad_norm": norm.detach()}
+
+    averaged = nn.ModuleDict(dict(zip(model, build_networks(len(tokenizer)), strict=True)))
+
+    def save(_: int) -> None:
+        ema.copy_to(averaged)
+        parts = {"vae": vae, "tokenizer": tokenizer, "scheduler": flow_scheduler()}
+        save_pipeline(out / "pipeline", **dict(averaged.items()), **parts, settings=SETTINGS)  # type: ignore[arg-type]
+
+    state = {"model": model, "ema": ema, "optimizer": optimizer}
+    budget = Budget(steps, minutes)
+    done, seconds = run_training(
+        "emoji-flow", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save
+    )
+    save(done)
+    return {"steps": done, "seconds": seconds}
