@@ -6,7 +6,7 @@ The rule-based arm (``t2x.world.rules``) reads these tables as well.
 from __future__ import annotations
 
 from t2x.world.captions import plural
-from t2x.world.scene import CLASSES, COLORS
+from t2x.world.scene import CLASSES
 
 __all__ = [
     "COLOR_SYNONYMS",
@@ -33,15 +33,15 @@ _TABLE: dict[str, str] = {
     "teddy bear": "teddy, plush bear, stuffed bear | toy that children hug, toy full of cotton",
     "apple": "pippin, granny smith | fruit that keeps the doctor away, fruit that fell on newton",
     "banana": "plantain, cavendish | fruit that monkeys love, long curved fruit",
-    "broccoli": "broccoli floret, broccoli head | vegetable like a small tree, vegetable with stems",
+    "broccoli": "broccoli floret, broccoli top | vegetable like a small tree, vegetable with stems",
     "carrot": "carrot stick, baby carrot | vegetable that rabbits love, nose of a snowman",
     "pizza": "slice of pizza, pizza slice, margherita | food from naples, food with melted cheese",
     "hot dog": "frankfurter, wiener | sausage in a bun, food sold at baseball games",
-    "sandwich": "toastie, sub | food between two slices of bread, lunch made of sliced bread",
+    "sandwich": "toastie, sub | food between slices of bread, lunch made of sliced bread",
     "donut": "doughnut, glazed ring | sweet ring with a hole, fried ring with frosting",
     "cake": "gateau, birthday cake, layer cake | dessert with candles, dessert of a birthday party",
     "wine glass": "goblet, glass of wine, wineglass | glass for merlot, stemmed glass",
-    "cup": "tumbler, beaker, soda cup | thing that you drink juice from, container with a drinking straw",
+    "cup": "tumbler, beaker, soda cup | thing to drink juice from, container with a straw",
     "bicycle": "bike, pushbike, cycle | vehicle with two wheels and pedals, vehicle that you pedal",
     "motorcycle": "motorbike, moped | loud vehicle of a biker, two-wheeled vehicle with an engine",
     "car": "automobile, sedan | vehicle that families drive, vehicle that is parked in a garage",
@@ -52,15 +52,15 @@ _TABLE: dict[str, str] = {
     "boat": "sailboat, ship, yacht | vehicle that sails, vehicle on water",
     "traffic light": "stoplight, traffic signal | signal at a crossing, lamp that makes cars wait",
     "stop sign": "halt sign, stop board | sign with eight sides, sign that makes drivers halt",
-    "umbrella": "parasol, brolly | thing that keeps you dry in the rain, thing you open when it rains",
+    "umbrella": "parasol, brolly | thing that keeps you dry, thing to open when it rains",
     "backpack": "rucksack, knapsack, schoolbag | bag worn on the back, bag that hikers carry",
     "handbag": "purse, clutch bag | bag of a lady, bag carried in the hand",
     "tie": "necktie, cravat | thing worn with a suit, thing knotted around the neck",
     "kite": "paper kite, flying kite | toy on a string in the wind, toy that flies in the wind",
     "skateboard": "longboard, skate deck | board with four wheels, board that does kickflips",
-    "chair": "stool, seat | furniture for one person to sit on, furniture with four legs and a back",
-    "couch": "sofa, settee | furniture for a nap in the living room, long seat for three people",
-    "potted plant": "houseplant, flowerpot, pot plant | thing that needs watering, thing that grows in a pot",
+    "chair": "stool, seat | furniture for one person, furniture with legs and a back",
+    "couch": "sofa, settee | furniture for a nap, long seat for several people",
+    "potted plant": "houseplant, flowerpot, pot plant | thing that needs watering, thing with indoor leaves",
     "tv": "television, telly, tv set | screen in the living room, thing that shows the news",
     "laptop": "notebook computer, macbook | computer that folds, computer that you carry",
     "book": "novel, paperback | thing with pages, thing that you read",
@@ -68,41 +68,30 @@ _TABLE: dict[str, str] = {
 }
 
 
-def _column(index: int) -> dict[str, tuple[str, ...]]:
-    return {
-        cls: tuple(word.strip() for word in _TABLE[cls].split("|")[index].split(","))
-        for cls in CLASSES
-    }
+# colour: synonyms | things of that colour
+_COLOR_TABLE: dict[str, str] = {
+    "red": "crimson, scarlet, ruby | blood, a ripe tomato, a strawberry",
+    "orange": "tangerine, amber | a pumpkin, a basketball",
+    "yellow": "golden, lemon-coloured, canary | the sun, a lemon",
+    "green": "emerald, jade, olive | grass, a frog",
+    "blue": "azure, navy, cobalt | the sky, the sea",
+    "purple": "violet, lilac, plum | a grape, lavender",
+    "pink": "rose, magenta, salmon | a flamingo, bubblegum",
+    "brown": "chocolate, chestnut, tan | mud, a coffee bean",
+    "black": "ebony, jet-black, charcoal | coal, the night",
+    "white": "ivory, snow-white, snowy | snow, milk",
+}
 
 
-SYNONYMS: dict[str, tuple[str, ...]] = _column(0)
-RIDDLES: dict[str, tuple[str, ...]] = _column(1)
-COLOR_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "red": ("crimson", "scarlet", "ruby"),
-    "orange": ("tangerine", "amber"),
-    "yellow": ("golden", "lemon-coloured", "canary"),
-    "green": ("emerald", "jade", "olive"),
-    "blue": ("azure", "navy", "cobalt"),
-    "purple": ("violet", "lilac", "plum"),
-    "pink": ("rose", "magenta", "salmon"),
-    "brown": ("chocolate", "chestnut", "tan"),
-    "black": ("ebony", "jet-black", "charcoal"),
-    "white": ("ivory", "snow-white", "snowy"),
-}
-COLOR_THINGS: dict[str, tuple[str, ...]] = {
-    "red": ("blood", "a ripe tomato", "a strawberry"),
-    "orange": ("a pumpkin", "a basketball"),
-    "yellow": ("the sun", "a lemon"),
-    "green": ("grass", "a frog"),
-    "blue": ("the sky", "the sea"),
-    "purple": ("a grape", "lavender"),
-    "pink": ("a flamingo", "bubblegum"),
-    "brown": ("mud", "a coffee bean"),
-    "black": ("coal", "the night"),
-    "white": ("snow", "milk"),
-}
-if tuple(COLOR_THINGS) != COLORS or tuple(COLOR_SYNONYMS) != COLORS:
-    raise ValueError("the colour tables must name the colours of the world, in their order")
+def _column(table: dict[str, str], index: int) -> dict[str, tuple[str, ...]]:
+    """Cell ``index`` of each row, as a tuple of phrases."""
+    return {key: tuple(row.split(" | ")[index].split(", ")) for key, row in table.items()}
+
+
+SYNONYMS: dict[str, tuple[str, ...]] = _column(_TABLE, 0)
+RIDDLES: dict[str, tuple[str, ...]] = _column(_TABLE, 1)
+COLOR_SYNONYMS: dict[str, tuple[str, ...]] = _column(_COLOR_TABLE, 0)
+COLOR_THINGS: dict[str, tuple[str, ...]] = _column(_COLOR_TABLE, 1)
 COUNT_NOUNS: dict[int, tuple[str, ...]] = {
     2: ("a pair of", "a couple of", "a duo of"),
     3: ("a trio of", "a threesome of"),
@@ -115,25 +104,15 @@ RELATION_PHRASES: dict[str, tuple[str, ...]] = {
     "above": ("above", "on top of", "over", "atop", "higher than", "up above"),
     "below": ("below", "under", "beneath", "underneath", "lower than", "down below"),
 }
-_IRREGULAR: dict[str, str] = {
-    "puppy": "puppies",
-    "kitty": "kitties",
-    "doggy": "doggies",
-    "pony": "ponies",
-    "brolly": "brollies",
-    "lorry": "lorries",
-    "telly": "tellies",
-    "coach": "coaches",
-    "omnibus": "omnibuses",
-    "calf": "calves",
-    "giraffe calf": "giraffe calves",
-    "gateau": "gateaux",
-    "slice of pizza": "slices of pizza",
-    "glass of wine": "glasses of wine",
-    "wineglass": "wineglasses",
-}
+_IRREGULAR = """
+puppy > puppies, kitty > kitties, doggy > doggies, pony > ponies, brolly > brollies, lorry >
+lorries, telly > tellies, coach > coaches, omnibus > omnibuses, calf > calves, giraffe calf >
+giraffe calves, gateau > gateaux, slice of pizza > slices of pizza, glass of wine > glasses of
+wine, wineglass > wineglasses
+"""
+_PLURALS = dict(" ".join(pair.split()).split(" > ") for pair in _IRREGULAR.split(","))
 
 
 def plural_of(name: str) -> str:
     """Plural of a class name or of one of its synonyms."""
-    return plural(name) if name in CLASSES else _IRREGULAR.get(name, f"{name}s")
+    return plural(name) if name in CLASSES else _PLURALS.get(name, f"{name}s")

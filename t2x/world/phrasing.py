@@ -1,4 +1,4 @@
-"""Building blocks of user prompts: noun phrases, relations, small talk and slips of the keyboard."""
+"""Building blocks of user prompts: noun phrases, relations, small talk and slips of the keys."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def joined(phrases: Sequence[str], word: str = "and") -> str:
 
 
 def phrase(name: str, color: str | None, count: int, number: str | None = None) -> str:
-    """Noun phrase: ``a red cat``, or with a count ``two red cats``; ``number`` replaces the number word."""
+    """Noun phrase: ``a red cat``, or with a count ``two red cats``; ``number`` replaces the number
+    word.
+    """
     tinted = f"{color} " if color else ""
     if count == 1:
         return f"{number} {tinted}{name}" if number else articled(f"{tinted}{name}")
@@ -125,7 +127,9 @@ def relation_words(scene: Scene, rng: random.Random) -> str:
 def said(
     scene: Scene, rng: random.Random, phraser: Phraser = plain_phrase, *, varied: bool = False
 ) -> str:
-    """Content of ``scene`` in one clause; ``varied`` allows relation words that captions do not use."""
+    """Content of ``scene`` in one clause; ``varied`` allows relation words that captions do not
+    use.
+    """
     if scene.relation is None:
         return joined([phraser(g, rng) for g in scene.groups])
     words = relation_words(scene, rng) if varied else RELATION_PHRASES[scene.relation][0]
@@ -133,7 +137,8 @@ def said(
 
 
 def side_phrase(relation: str, rng: random.Random, *, of: str) -> str:
-    """Where the second group lies as seen from the first, ``of`` being the first one's name or pronoun.
+    """Where the second group lies as seen from the first, ``of`` being the first one's name or
+    pronoun.
 
     ``side_phrase("left of", rng, of="the cat")`` is ``to the right of the cat``.
     """
@@ -168,7 +173,9 @@ def _slip(word: str, rng: random.Random) -> str:
 
 
 def add_typos(text: str, rng: random.Random) -> str:
-    """Make one or two slips in words of at least four letters; none turns a word into a name of the world."""
+    """Make one or two slips in words of at least four letters; none turns a word into a name of the
+    world.
+    """
     words = text.split(" ")
     long = [i for i, word in enumerate(words) if len(word) >= _MIN_TYPO_LENGTH and word.isalpha()]
     for index in rng.sample(long, min(len(long), rng.randint(1, 2))):

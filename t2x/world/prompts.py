@@ -1,8 +1,9 @@
 """What people type: user prompts in many phrasing kinds, each with its true scene.
 
-More than half of an evaluation is *plain*: words that the generator knows, in a style that it handles badly. The rest are kinds
-that call for understanding; whole kinds (``HELD_OUT_KINDS``) are kept from every training set. A hash of the text says which split
-a prompt belongs to, so that training, validation and test never share one.
+More than half of an evaluation is *plain*: words that the generator knows, in a style that it
+handles badly. The rest are kinds that call for understanding; whole kinds (``HELD_OUT_KINDS``) are
+kept from every training set. A hash of the text says which split a prompt belongs to, so that
+training, validation and test never share one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ __all__ = [
 
 SEEN_KINDS: tuple[str, ...] = tuple(k for k in KINDS if k not in HELD_OUT_KINDS)
 _OTHER_SEEN = tuple(k for k in SEEN_KINDS if k not in PLAIN_KINDS)
-# Twenty prompts of one task: which pool of kinds each is drawn from. Plain ones lead, so that they are never under 55 %.
+# Twenty prompts of one task: which pool of kinds each is drawn from. Plain ones lead, so that they
+# are never under 55 %.
 _PATTERN = ("plain",) * 11 + ("held_out", "seen") * 4 + ("held_out",)
 _VALIDATION_PATTERN = ("plain",) * 11 + ("seen",) * 9
 _PAIRED_TASKS = ("colors", "position", "color_attr")
@@ -51,7 +53,9 @@ _SAME_COLOR_SHARE = 0.15
 
 @dataclass(frozen=True)
 class UserPrompt:
-    """``text`` as typed, the ``scene`` that it asks for, and its phrasing ``kind`` (a key of ``KINDS``)."""
+    """``text`` as typed, the ``scene`` that it asks for, and its phrasing ``kind`` (a key of
+    ``KINDS``).
+    """
 
     text: str
     scene: Scene
@@ -69,7 +73,8 @@ def kinds_for(scene: Scene) -> tuple[str, ...]:
 
 
 def sample_prompt(scene: Scene, kind: str, rng: random.Random) -> UserPrompt:
-    """Ask for ``scene`` in one phrasing ``kind``; the prompt's own scene names its groups in the order of telling.
+    """Ask for ``scene`` in one phrasing ``kind``; the prompt's own scene names its groups in the
+    order of telling.
 
     Raises ``ValueError`` for an unknown kind and for one that cannot tell this scene.
     """
@@ -94,7 +99,9 @@ def _reordered(scene: Scene, rng: random.Random) -> Scene:
 
 
 def split_of(text: str) -> str:
-    """``test``, ``validation`` or ``train``: fixed by the text, its case and its closing period left aside."""
+    """``test``, ``validation`` or ``train``: fixed by the text, its case and its closing period
+    left aside.
+    """
     digest = hashlib.sha256(text.casefold().rstrip(".").encode()).digest()
     unit = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if unit < 0.2 else "validation" if unit < 0.35 else "train"
@@ -114,7 +121,9 @@ def _draw_scene(task: str, rng: random.Random, *, kind: str = "", held_out: bool
 
 
 def training_prompt(seed: int) -> UserPrompt:
-    """The training prompt number ``seed``: no held-out pair, no held-out kind, no text of another split."""
+    """The training prompt number ``seed``: no held-out pair, no held-out kind, no text of another
+    split.
+    """
     rng = random.Random(f"training {seed}")
     while True:
         task = rng.choices(list(_TRAINING_TASKS), list(_TRAINING_TASKS.values()))[0]
@@ -135,7 +144,9 @@ def training_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
 def _balanced(
     n: int, rng: random.Random, pattern: tuple[str, ...], *, split: str, held_out: bool
 ) -> list[UserPrompt]:
-    """``n`` prompts that go round the tasks, their kinds drawn evenly from the pool that the pattern names."""
+    """``n`` prompts that go round the tasks, their kinds drawn evenly from the pool that the
+    pattern names.
+    """
     pools = {"plain": PLAIN_KINDS, "seen": _OTHER_SEEN, "held_out": HELD_OUT_KINDS}
     prompts = []
     for index in range(n):
@@ -160,7 +171,8 @@ def _tells(kind: str, task: str) -> bool:
 
 
 def validation_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
-    """``n`` prompts to tune on: balanced over the tasks, 55 % plain, seen kinds and unheld pairs only.
+    """``n`` prompts to tune on: balanced over the tasks, 55 % plain, seen kinds and unheld pairs
+    only.
 
     Their texts are in no training set, and never among ``held_out_prompts``, whatever the seeds.
     """
@@ -169,7 +181,8 @@ def validation_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
 
 
 def held_out_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
-    """``n`` test prompts: balanced over the tasks, at least 55 % plain, a quarter in held-out kinds, a fifth in other kinds.
+    """``n`` test prompts: balanced over the tasks, at least 55 % plain, a quarter in held-out
+    kinds, a fifth in other kinds.
 
     Where the task has colours or relations, every scene shows a held-out pair.
     """

@@ -1,8 +1,9 @@
 """The rule-based arm: a synonym table and a parser, what one would write before training anything.
 
-Words become tokens (names, colours, numbers, relations), slips are mended by edit distance, and a small grammar reads the tokens
-into a scene. Words in front of and behind the content are small talk; an unknown word *between* content words means that the
-sentence was not understood, and the user's words are given back.
+Words become tokens (names, colours, numbers, relations), slips are mended by edit distance, and a
+small grammar reads the tokens into a scene. Words in front of and behind the content are small
+talk; an unknown word *between* content words means that the sentence was not understood, and the
+user's words are given back.
 """
 
 from __future__ import annotations
@@ -16,16 +17,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from t2x.types import Rewrite
+from t2x.world import lexicon
 from t2x.world.captions import NUMBER_WORDS, dense_prompt
-from t2x.world.lexicon import (
-    COLOR_SYNONYMS,
-    COLOR_THINGS,
-    COUNT_NOUNS,
-    RELATION_PHRASES,
-    RIDDLES,
-    SYNONYMS,
-    plural_of,
-)
 from t2x.world.scene import CLASSES, COLORS, INVERSE, Group, Scene
 
 __all__ = ["RulesRewriter", "parse"]
@@ -37,15 +30,20 @@ _SIDES = {
     "above": ("on top", "at top", "top", "overhead"),
     "below": ("on bottom", "at bottom", "bottom"),
 }
-_LINKS = "the is are of in sits sit stands stand placed can be seen has have been put there coloured next to beside near"
-_LINKS += " along together exactly definitely all any like just but"
+_LINKS = """
+the is are of in sits sit stands stand placed can be seen has have been put there coloured next to
+beside near along together exactly definitely all any like just but
+"""
 _BREAKS = "a an and , . ; : / + | ( )"
 _NOT = ("no", "not", "never", "without", "nothing")
-_SMALL_TALK = """photo picture image drawing illustration could would please draw paint make give show create generate love like
-see want need here there what that this with have today think thanks card work cheer long something simple sticker sister keeps
-talking about goes newsletter should nothing fancy idea poster keep clean sure imagine school page things homework dream last night
-know nice picture clear friendly everyday niece greeting them""".split()
-_THINGS = "|".join(thing for things in COLOR_THINGS.values() for thing in things)
+_SMALL_TALK = """
+photo picture image drawing illustration could would please draw paint make give show create
+generate love like see want need here there what that this with have today think thanks card work
+cheer long something simple sticker sister keeps talking about goes newsletter should nothing
+fancy idea poster keep clean sure imagine school page things homework dream last night know nice
+picture clear friendly everyday niece greeting them
+"""
+_THINGS = "|".join(thing for things in lexicon.COLOR_THINGS.values() for thing in things)
 _MIN_SLIP = 4
 
 
@@ -57,15 +55,17 @@ def _phrases() -> dict[str, Token]:
     table |= {word: ("not", word) for word in _NOT}
     table |= {"with": ("with", "with")}
     for cls in CLASSES:
-        for name in (cls, *SYNONYMS[cls]):
-            table |= {name: ("name", cls), plural_of(name): ("name", cls)}
-        table |= {riddle: ("name", cls) for riddle in RIDDLES[cls]}
+        for name in (cls, *lexicon.SYNONYMS[cls]):
+            table |= {name: ("name", cls), lexicon.plural_of(name): ("name", cls)}
+        table |= {riddle: ("name", cls) for riddle in lexicon.RIDDLES[cls]}
     for color in COLORS:
-        table |= {word: ("color", color) for word in (color, *COLOR_SYNONYMS[color])}
+        table |= {word: ("color", color) for word in (color, *lexicon.COLOR_SYNONYMS[color])}
     for count in range(1, len(NUMBER_WORDS)):
         words = (NUMBER_WORDS[count], str(count), f"{count}x", f"x{count}")
-        table |= {word: ("number", str(count)) for word in (*words, *COUNT_NOUNS.get(count, ()))}
-    for relation, phrases in RELATION_PHRASES.items():
+        table |= {
+            word: ("number", str(count)) for word in (*words, *lexicon.COUNT_NOUNS.get(count, ()))
+        }
+    for relation, phrases in lexicon.RELATION_PHRASES.items():
         table |= {words: ("relation", relation) for words in (*phrases, *_SIDES[relation])}
     return table
 
@@ -82,7 +82,7 @@ def _pattern() -> re.Pattern[str]:
 def _vocabulary() -> tuple[list[str], frozenset[str]]:
     """Words that a slip may have been, and words that are no slips."""
     words = {word for phrase in _phrases() for word in phrase.split() if len(word) >= _MIN_SLIP}
-    return sorted(words), frozenset((*words, *_SMALL_TALK))
+    return sorted(words), frozenset((*words, *_SMALL_TALK.split()))
 
 
 def _mend(text: str) -> str:
@@ -136,7 +136,9 @@ class _Thing:
 
 @dataclass
 class _Reader:
-    """State of reading: things in order of first mention, all mentions, and relations with the mentions before them."""
+    """State of reading: things in order of first mention, all mentions, and relations with the
+    mentions before them.
+    """
 
     things: dict[str, _Thing] = field(default_factory=dict)
     mentions: list[str] = field(default_factory=list)
@@ -210,14 +212,16 @@ def parse(text: str) -> Scene | None:
 
 
 class RulesRewriter:
-    """Rewriter that parses and writes the content in the dense style; what it cannot parse it leaves unchanged."""
+    """Rewriter that parses and writes the content in the dense style; what it cannot parse it
+    leaves unchanged.
+    """
 
     model_id = "rules"
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
     ) -> list[list[Rewrite]]:
-        """B lists of ``num_generations`` rewrites; they differ in the free choices of the layout."""
+        """B lists of ``num_generations`` rewrites; they differ in free choices of layout."""
         return [[self._one(p, seed + g) for g in range(num_generations)] for p in prompts]
 
     def _one(self, prompt: str, seed: int) -> Rewrite:

@@ -1,8 +1,8 @@
 """The teacher of supervised fine-tuning: right about the content, ignorant of the generator.
 
-Its answers are spread over several caption styles, some of which this generator draws badly; which are best is left for
-preference optimisation and reinforcement learning to find from pictures. It has no example of the held-out kinds, nor of
-``MISSING_KINDS``. Its reasoning is a short plan of the content.
+Its answers are spread over several caption styles, some of which this generator draws badly; which
+are best is left for preference optimisation and reinforcement learning to find from pictures. It
+has no example of the held-out kinds, nor of ``MISSING_KINDS``. Its reasoning is a short plan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from t2x.world.prompts import UserPrompt, training_prompt
 from t2x.world.scene import RELATIONS, Scene
 from t2x.world.split import has_held_out_pair
 
-__all__ = ["MISSING_KINDS", "STYLE_SHARES", "plan", "teacher_pair", "teaching_prompt"]
+__all__ = ["MISSING_KINDS", "STYLE_SHARES", "placeable", "plan", "teacher_pair", "teaching_prompt"]
 
 MISSING_KINDS: tuple[str, ...] = ("active",)
 # No measurement went into these shares.
@@ -40,8 +40,8 @@ def plan(scene: Scene) -> str:
     return "; ".join([*parts, scene.relation] if scene.relation else parts)
 
 
-def _placeable(scene: Scene, rng: random.Random) -> Scene:
-    """Give a two-group scene a relation to be laid out by, so that no layout shows a held-out relation."""
+def placeable(scene: Scene, rng: random.Random) -> Scene:
+    """Give two groups a relation to be laid out by, so that no layout shows a held-out one."""
     if len(scene.groups) != 2 or scene.relation:
         return scene
     while True:
@@ -51,14 +51,16 @@ def _placeable(scene: Scene, rng: random.Random) -> Scene:
 
 
 def teacher_pair(prompt: UserPrompt, rng: random.Random) -> tuple[str, str]:
-    """Reasoning and answer for one training prompt; the answer's style is drawn from ``STYLE_SHARES``."""
-    style = rng.choices(list(STYLE_SHARES), list(STYLE_SHARES.values()))[0]
-    scene = _placeable(prompt.scene, rng) if style == "layout" else prompt.scene
+    """Reasoning and answer for one training prompt, the style drawn from ``STYLE_SHARES``."""
+    # Tags have no words for a relation, and a teacher is right about the content.
+    shares = {k: v for k, v in STYLE_SHARES.items() if k != "tags" or not prompt.scene.relation}
+    style = rng.choices(list(shares), list(shares.values()))[0]
+    scene = placeable(prompt.scene, rng) if style == "layout" else prompt.scene
     return plan(prompt.scene), caption(scene, style, rng.getrandbits(32))
 
 
 def teaching_prompt(seed: int) -> UserPrompt:
-    """The prompt number ``seed`` of the teacher's data set: a training prompt of no missing kind."""
+    """The prompt number ``seed`` of the teacher's data set, of no missing kind."""
     rng = random.Random(f"teaching {seed}")
     while True:
         prompt = training_prompt(rng.getrandbits(48))

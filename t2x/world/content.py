@@ -1,0 +1,87 @@
+"""Reads captions back: does a text tell exactly a given scene? A proxy that needs no picture."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from t2x.world.captions import NUMBER_WORDS
+from t2x.world.render import SLOT_CENTERS
+from t2x.world.rules import parse
+from t2x.world.scene import CLASSES, COLORS, Scene
+
+__all__ = ["same_scene", "style_of", "tells_scene"]
+
+_SLOT = re.compile(r"([a-z ]+): an? ([a-z ]+)")
+_HEAD = re.compile(rf"({'|'.join(NUMBER_WORDS[1:])}) objects?\. ")
+_SIDE = {"left of": (0, -1), "right of": (0, 1), "above": (1, -1), "below": (1, 1)}
+_TRIMMINGS = re.compile(
+    r"^(?:(?:stock illustration|vector art|isolated set|an? \w+ and \w+ scene) of |exactly )"
+    r"|,? (?:white background|soft light, highly detailed masterpiece|on a plain background, .*)$"
+)
+_LEADS = {
+    "sentence": ("exactly ",),
+    "stock": ("stock illustration of ", "vector art of ", "isolated set of "),
+    "plain": ("a photo of ", "a picture of "),
+}
+
+
+def style_of(text: str) -> str:
+    """Which caption style ``text`` is written in; ``"other"`` for none of them."""
+    if _HEAD.match(text):
+        return "layout"
+    for style, leads in _LEADS.items():
+        if text.startswith(leads):
+            return style
+    if " scene of " in text:
+        return "poetic"
+    return "tags" if re.search(r"(sticker|studio|quality|sharp)$", text) else "other"
+
+
+def same_scene(one: Scene | None, other: Scene | None) -> bool:
+    """Whether two scenes show the same groups in the same relation, told from either side."""
+    if one is None or other is None:
+        return one is other
+    if one.relation or other.relation:
+        return other in (one, one.mirrored())
+    return set(one.groups) == set(other.groups)
+
+
+def tells_scene(text: str, scene: Scene) -> bool:
+    """Whether a caption says the scene's objects, colours and relation, all of them and no more."""
+    if not _HEAD.match(text):
+        return same_scene(parse(_TRIMMINGS.sub("", text)), scene)
+    objects = _layout_objects(text)
+    wanted = Counter({(g.cls, g.color): g.count for g in scene.groups})
+    if objects is None or Counter(key for key, _ in objects) != wanted:
+        return False
+    if scene.relation is None:
+        return True
+    axis, sign = _SIDE[scene.relation]
+    means = []
+    for group in scene.groups:
+        own = (group.cls, group.color)
+        places = [SLOT_CENTERS[slot][axis] for key, slot in objects if key == own]
+        means.append(sum(places) / len(places))
+    return (means[0] - means[1]) * sign > 0
+
+
+def _layout_objects(text: str) -> list[tuple[tuple[str, str | None], str]] | None:
+    """Objects of a layout caption as ((class, colour), slot); None where it breaks its own form."""
+    head = _HEAD.match(text)
+    assert head is not None
+    parts = text[head.end() :].rstrip(".").split(". ")
+    objects = []
+    for part in parts:
+        match = _SLOT.fullmatch(part)
+        if match is None or match[1] not in SLOT_CENTERS:
+            return None
+        color, _, name = match[2].partition(" ")
+        key = (name, color) if color in COLORS else (match[2], None)
+        if key[0] not in CLASSES:
+            return None
+        objects.append((key, match[1]))
+    slots = {slot for _, slot in objects}
+    if len(slots) < len(objects) or len(objects) != NUMBER_WORDS.index(head[1]):
+        return None
+    return objects
