@@ -1,13 +1,14 @@
-"""Templates for the judge: the known sprites, blurred, over one standard background, at every size, colour and class.
+"""Templates for the judge: the known sprites, blurred, on one background, in all sizes and colours.
 
-Large objects are proposed on a grid of 4 pixels, small ones on a grid of 2, where their templates are projected on the leading
-principal components of the bank, so that one picture costs two small matrix products.
+Large objects are proposed on a grid of 4 pixels, small ones on a grid of 2. Templates are projected
+on the leading principal components of their bank: a picture costs a few small matrix products.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +20,25 @@ __all__ = [
     "ALL_COLORS",
     "SIZES",
     "STANDARD_BACKGROUND",
+    "Array",
     "Bank",
     "banks",
     "blur",
+    "coarse",
+    "energy",
     "squash",
+    "support",
     "template",
 ]
 
-Array = NDArray[np.float32]
+Array: TypeAlias = "NDArray[np.floating[Any]]"
 STANDARD_BACKGROUND = 0.96
 ALL_COLORS: tuple[str | None, ...] = (None, *COLORS)
 SIZES = (20, 22, 24, 26, 28, 30, 33, 36, 39, 42, 45, 48)
 _SMALL_SIZES = (22, 26, 30)
 _LARGE_SIZES = (36, 42, 48)
-_COMPONENTS = 128
+_COMPONENTS = 96
+_FAINT = 0.03
 
 
 def blur(picture: Array) -> Array:
@@ -44,15 +50,31 @@ def blur(picture: Array) -> Array:
 
 
 def squash(difference: Array) -> Array:
-    """Take differences from the background that noise can make to zero: 0 below 0.03, unchanged above 0.09 (the largest channel)."""
+    """Zero the differences from the background that noise can make.
+
+    The largest channel decides: below 0.03 nothing is left, above 0.09 all.
+    """
     size = np.abs(difference).max(axis=-1, keepdims=True)
     out: Array = difference * np.clip((size - 0.03) / 0.06, 0, 1)
     return out
 
 
 @lru_cache(maxsize=8_000)
+def support(cls: str, color: str | None, size: int) -> NDArray[np.bool_]:
+    """Pixels that a template touches: (size + 6, size + 6)."""
+    out: NDArray[np.bool_] = np.abs(template(cls, color, size)).max(axis=-1) > 0
+    return out
+
+
+@lru_cache(maxsize=8_000)
+def energy(cls: str, color: str | None, size: int) -> float:
+    """Squared norm of a template."""
+    return float(np.square(template(cls, color, size)).sum())
+
+
+@lru_cache(maxsize=8_000)
 def template(cls: str, color: str | None, size: int) -> Array:
-    """Blurred difference of a sprite from the standard background: (size + 6, size + 6, 3), two more pixels on each side."""
+    """Blurred difference of a sprite from the standard background: (size + 6, size + 6, 3)."""
     rgba = np.pad(sprite(cls, color, size), ((2, 2), (2, 2), (0, 0)))
     return squash(blur(rgba[..., :3] - rgba[..., 3:] * np.float32(STANDARD_BACKGROUND)))
 
@@ -61,9 +83,11 @@ def template(cls: str, color: str | None, size: int) -> Array:
 class Bank:
     """Templates of one range of sizes on one coarse grid.
 
-    ``window``: side of the square seen around a centre, in pixels; ``step``: pixels per cell. The T templates are
-    ordered by size (of ``sizes``), class, colour. ``basis``: (D, C), ``codes``: (C, T), with D the flat window and C components.
-    ``energy``: (T,) squared norms. ``supports``: (window cells, T) 1 where a template has something, or is next to it.
+    ``window``: side in pixels of the square around a centre. ``step``: pixels per cell. The T
+    templates are ordered by colour, size (of ``sizes``) and class. ``basis``: (D, C) for a flat
+    window of D values and C components; ``codes``: (C, T); ``energy``: (T,) squared norms.
+    ``supports``: (window cells, T / colours), 1 where a template of that size and class has
+    something in any colour, or is next to it.
     """
 
     window: int
@@ -73,7 +97,6 @@ class Bank:
     codes: Array
     energy: Array
     supports: Array
-    support_index: NDArray[np.int64]
 
 
 def coarse(picture: Array, step: int) -> Array:
@@ -85,7 +108,7 @@ def coarse(picture: Array, step: int) -> Array:
 
 
 def _centered(cls: str, color: str | None, size: int, window: int, step: int) -> Array:
-    """A template in the middle of a window, averaged over the places that it can have inside one cell."""
+    """A template in the middle of a window, averaged over its possible places inside one cell."""
     image = template(cls, color, size)
     side = image.shape[0]
     canvas = np.zeros((window + step, window + step, 3), np.float32)
@@ -106,14 +129,13 @@ def _dilate(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _build(sizes: tuple[int, ...], window: int, step: int, components: int) -> Bank:
-    flat, supports, support_index = [], [], []
-    for size in sizes:
-        for cls in CLASSES:
-            drawn = [_centered(cls, color, size, window, step) for color in ALL_COLORS]
-            mask = np.max([np.abs(t).max(axis=-1) for t in drawn], axis=0) > 0.03
-            support_index += [len(supports)] * len(drawn)
-            supports.append(_dilate(mask).ravel())
-            flat += [t.ravel() for t in drawn]
+    flat, supports = [], []
+    for color in ALL_COLORS:
+        for size in sizes:
+            flat += [_centered(cls, color, size, window, step).ravel() for cls in CLASSES]
+    per_color = np.abs(np.stack(flat)).reshape(len(ALL_COLORS), -1, (window // step) ** 2, 3)
+    for mask in per_color.max(axis=(0, 3)) > _FAINT:
+        supports.append(_dilate(mask.reshape(window // step, -1)).ravel())
     matrix = np.stack(flat)
     _, vectors = np.linalg.eigh(matrix.T @ matrix)
     basis = np.ascontiguousarray(vectors[:, ::-1][:, :components])
@@ -125,7 +147,6 @@ def _build(sizes: tuple[int, ...], window: int, step: int, components: int) -> B
         np.ascontiguousarray((matrix @ basis).T),
         (matrix**2).sum(axis=1),
         np.stack(supports, axis=1).astype(np.float32),
-        np.array(support_index),
     )
 
 
