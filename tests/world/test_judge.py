@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from t2x.world.judge import UNKNOWN, Detection, Judge, color_matches, detect, judge_pictures
+from t2x.world.judge import Detection, Judge, color_matches, detect, judge_pictures
 from t2x.world.render import Placed, layout, light_background, render, render_scene
 from t2x.world.scene import TASKS, Group, Scene, sample_scene
 
@@ -121,7 +121,7 @@ def test_unexplained_blob_is_an_extra_object() -> None:
     scene = Scene((Group("cat"),))
     picture = render_scene(scene, 2).copy()
     picture[0:12, 50:64] = (40, 90, 200)
-    assert UNKNOWN in {d.cls for d in detect(picture)}
+    assert len(detect(picture)) > 1
     assert not Judge().check(scene, picture).correct
 
 
