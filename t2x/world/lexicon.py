@@ -60,7 +60,7 @@ _TABLE: dict[str, str] = {
     "skateboard": "longboard, skate deck | board with four wheels, board that does kickflips",
     "chair": "stool, seat | furniture for one person, furniture with legs and a back",
     "couch": "sofa, settee | furniture for a nap, long seat for several people",
-    "potted plant": "houseplant, flowerpot, pot plant | thing that needs watering, thing with indoor leaves",
+    "potted plant": "houseplant, pot plant | thing that needs watering, thing with leaves",
     "tv": "television, telly, tv set | screen in the living room, thing that shows the news",
     "laptop": "notebook computer, macbook | computer that folds, computer that you carry",
     "book": "novel, paperback | thing with pages, thing that you read",
