@@ -40,8 +40,8 @@ _KINDS = "rewritten|improved|enhanced|revised|original"
 _META = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     for pattern in (
-        r"^[^\w\n]*(?:here(?:'s|\u2019s| is| are)|sure\b|certainly\b|of course\b|okay[,!]|as an ai\b)",
-        r"^[^\w\n]*i(?:'m| am| will|'ll| can| can't| cannot| would| have| understand| apologi[sz]e)\b",
+        r"^[^\w\n]*(?:here(?:'s|\u2019s| is| are)|sure|certainly|of course|okay|as an ai)\b",
+        r"^[^\w\n]*i(?:'m| am| will|'ll| can| can't| cannot| would| have| understand)\b",
         r"^[^\w\n]*(?:to (?:write|create|make|craft|generate|improve)|let's|let me)\b",
         r"^[^\w\n]*you (?:can|should|could)\b",
         rf"^\W*(?:this|the|your) (?:(?:{_KINDS}|new|user'?s?) )?(?:prompt|description)\b",
@@ -152,11 +152,16 @@ def no_junk(p: Proposal) -> Check:
         for gram, times in grams.most_common(1):
             if times >= _REPEATS and " ".join(gram) not in had_grams:
                 yield f"repeats itself: {' '.join(gram)!r} {times} times"
-        longest = max((len(w) for w in re.findall(r"[!-~]+", p.answer)), default=0)
-        if longest > max(_LONG_WORD, *(len(w) for w in ["", *p.source.split()])):
+        longest = _longest_word(p.answer)
+        if longest > max(_LONG_WORD, _longest_word(p.source)):
             yield f"a word of {longest} characters"
 
     return _check("no_junk", reasons())
+
+
+def _longest_word(text: str) -> int:
+    """Letters of the longest word in Latin script; others write without blanks."""
+    return max(map(len, re.findall(r"\w+", text, re.ASCII)), default=0)
 
 
 def no_new_syntax(p: Proposal) -> Check:

@@ -35,8 +35,8 @@ _PHOTO = re.compile(
     r"(?<!\w)(?:photo(?:graph(?:y|ic)?)?s?|photo-?real\w*|hyper-?real\w*|realistic|dslr)(?!\w)"
 )
 _NEGATION = re.compile(
-    r"(?<!\w)(?:no|without|not|never|nor|neither|\w+n't|\w+n\u2019t|cannot|minus|free of|devoid of)\s+"
-    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|me)\s+)*"
+    r"(?<!\w)(?:no|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|free of|devoid of)\s+"
+    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to)\s+)*"
     r"(?P<words>[\w'-]+(?:\s+[\w'-]+){0,3})"
 )
 _PAIRS = re.compile(r"(?<!\w)(two|three|four|five|six|\d) (?:pairs|couples)(?!\w)")

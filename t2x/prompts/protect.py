@@ -42,6 +42,7 @@ _SINGLE = re.compile(
     r"(?<![^\s(,:;])['\u2018](?=\S)([^'\u2018\u2019\n]|['\u2019](?=\w)){1,80}?(?<=\S)['\u2019](?![\w'])"
 )
 _MAX_QUOTE = 2000
+_MAX_ESCAPE = 200
 _TAGS = ("network", "embedding", "flag")
 _WEIGHTED = ("network", "embedding", "weight", "escape", "schedule", "variant")
 
@@ -238,7 +239,7 @@ _PATTERNS = (
 
 def _escape(text: str, at: int, done: int) -> tuple[int, int, str, str]:
     """``miku \\(vocaloid\\)`` with the word before it, which is what the model sees."""
-    close = text.find("\\)", at)
+    close = text.find("\\)", at, at + _MAX_ESCAPE)
     end = close + 2 if close >= 0 and text[at + 1] == "(" and "\n" not in text[at:close] else at + 2
     word = _LAST_WORD.search(text, max(done, at - 80), at)
     if word is None or end == at + 2:
@@ -273,8 +274,12 @@ def _plain(text: str) -> str:
 def _quote(text: str, at: int) -> tuple[int, int, str, str] | None:
     if text[at] == '"' and at and text[at - 1].isdigit():  # inches
         return None
-    ends = [end for closer in _QUOTES[text[at]] if (end := text.find(closer, at + 1)) >= 0]
-    if not ends or min(ends) - at > _MAX_QUOTE or min(ends) == at + 1:
+    ends = [
+        end
+        for closer in _QUOTES[text[at]]
+        if (end := text.find(closer, at + 1, at + _MAX_QUOTE)) >= 0
+    ]
+    if not ends or min(ends) == at + 1:
         return None
     return at, min(ends) + 1, "quote", ""
 

@@ -1,0 +1,238 @@
+"""Guarded: what users of prompt enhancers have reported, each with the right outcome."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from t2x.prompts.budget import TokenBudget
+from t2x.rewriters.guarded import Guarded
+from t2x.rewriters.identity import IdentityRewriter
+from t2x.testing import FakeRewriter, tiny_clip_tokenizer, tiny_word_tokenizer
+from t2x.types import Rewrite, Rewriter
+
+
+@pytest.fixture
+def judge(scripted: Any) -> Any:
+    """Rewrite one prompt by a scripted answer: a text, or a function of what the model sees."""
+
+    def run(prompt: str, answer: Any, **options: Any) -> Rewrite:
+        say = answer if callable(answer) else lambda _: answer
+        return Guarded(scripted(say), **options).rewrite([prompt])[0][0]
+
+    return run
+
+
+def failed(result: Rewrite) -> list[str]:
+    return [check.name for check in result.checks if not check.passed]
+
+
+def test_a_good_rewrite_is_accepted(judge: Any) -> None:
+    result = judge("a cat on a mat", "a fluffy cat asleep on a woven mat, soft light")
+    assert (result.status, result.text) == (
+        "accepted", "a fluffy cat asleep on a woven mat, soft light",
+    )  # fmt: skip
+    assert result.checks and failed(result) == []
+
+
+# Each row: thread, prompt, what the model says, status, failed check, text (None: the prompt).
+REPORTS = [
+    ("sd-dynamic-prompts#707", "a cat <lora:x:0.8>", "a cat, unknown, <", "reverted", "no_junk",
+     None),
+    ("sd-dynamic-prompts#707", "a cat <lora:x:0.8>", "a fluffy cat, [ ]", "reverted",
+     "no_new_syntax", None),
+    ("sd-dynamic-prompts#707", "a cat <lora:x:0.8>", "a fluffy cat in the sun", "accepted", "",
+     "a fluffy cat in the sun <lora:x:0.8>"),
+    ("sd-dynamic-prompts#685", "a cat, <lora:my__x__y:1>", "a fluffy cat", "accepted", "",
+     "a fluffy cat, <lora:my__x__y:1>"),
+    ("sd-dynamic-prompts#645", "a cat on a mat", "a cat on a mat,,,,", "unchanged",
+     "content_added", None),
+    ("sd-dynamic-prompts#645", "a cat on a mat", "a cat on a mat,,,, soft light", "accepted", "",
+     "a cat on a mat, soft light"),
+    ("z-tipo-extension#50", "a [cat:dog:0.5] on a mat", "a 0.5 cat dog on a mat", "reverted",
+     "spans_intact", None),
+    ("z-tipo-extension#50", "a [cat:dog:0.5] on a mat", "a sleepy ITEM1 on a mat", "accepted", "",
+     "a sleepy [cat:dog:0.5] on a mat"),
+    ("z-tipo-extension#50", "a cat <lora:x:0.8>", "a fat cat <lora:x:0.8>", "reverted",
+     "spans_intact", None),
+    ("ComfyUI-Lora-Manager#951", "foo \\(bar\\) at night", "foo at night (rain)", "accepted", "",
+     "foo \\(bar\\) at night \\(rain\\)"),
+    ("Fooocus#828", "line art of a fox", "a photo-realistic fox in a forest", "reverted",
+     "style_kept", None),
+    ("Fooocus#828", "line art of a fox", "line art of a fox, photorealistic fur", "reverted",
+     "style_kept", None),
+    ("Fooocus#828", "line art of a fox", "clean line art of a fox, thin strokes", "accepted", "",
+     "clean line art of a fox, thin strokes"),
+    ("Bjornulf_custom_nodes#17", "a cat on a mat", "<think>plan</think> a fat cat on a mat",
+     "reverted", "no_reasoning", None),
+    ("Bjornulf_custom_nodes#17", "a cat on a mat", "<think>the cat sits on a mat", "reverted",
+     "no_reasoning", None),
+    ("ComfyUI#15600", "a winding road seen from the air", "close-up of two smiling people",
+     "reverted", "content_kept", None),
+    ("ComfyUI-QwenVL#139", "a cat on a mat", "Here is a prompt: a cat on a mat", "reverted",
+     "no_meta_text", None),
+    ("ComfyUI-QwenVL#139", "a cat on a mat",
+     "To create a good prompt for a cat on a mat, describe the light", "reverted",
+     "no_meta_text", None),
+    ("ComfyUI-QwenVL#139", "a cat on a mat", "1. a cat\n2. a mat", "reverted", "no_meta_text",
+     None),
+    ("ComfyUI-QwenVL#139", "a cat on a mat", "# Cat\na cat on a mat", "reverted",
+     "no_meta_text", None),
+    ("Qwen-Image#161", 'a sign "ZAŻÓŁĆ\ngęślą" on a wall',
+     'a wooden sign that reads \u201cTEXT1\u201d on a brick wall', "accepted", "",
+     'a wooden sign that reads "ZAŻÓŁĆ\ngęślą" on a brick wall'),
+    ("Qwen-Image#161", 'a sign "ZAŻÓŁĆ\ngęślą" on a wall',
+     'a wooden sign "ZAZOLC gesla" on a wall', "reverted", "quotes_verbatim", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("thread", "prompt", "answer", "status", "check", "text"), REPORTS)
+def test_user_reports(
+    judge: Any, thread: str, prompt: str, answer: str, status: str, check: str, text: str | None
+) -> None:
+    result = judge(prompt, answer)
+    assert result.status == status, thread
+    assert result.text == (prompt if text is None else text)
+    assert (check in failed(result)) if check else failed(result) == []
+    assert result.raw == answer
+
+
+def test_the_model_sees_neither_tags_nor_what_is_not_marked(scripted: Any) -> None:
+    # sd-dynamic-prompts#707, SwarmUI-MagicPromptExtension PR#46
+    inner = scripted(lambda p: f"{p}, in soft light")
+    prompts = ["a cat <lora:x:0.8>", "masterpiece, best quality, <rewrite:a dog> <lora:y:1>"]
+    results = [group[0] for group in Guarded(inner).rewrite(prompts)]
+    assert inner.seen == ["a cat", "a dog"]
+    assert [r.text for r in results] == [
+        "a cat, in soft light <lora:x:0.8>",
+        "masterpiece, best quality, a dog, in soft light <lora:y:1>",
+    ]
+    assert {r.status for r in results} == {"accepted"}
+
+
+# diffusion-pipe#181, diffusers#9763
+def test_budget_is_counted_by_the_target_and_reported_per_encoder(judge: Any) -> None:
+    budget = TokenBudget({"clip": (tiny_clip_tokenizer(24), None)})
+    short = judge("a cat on a mat", "a fat cat on a mat", budget=budget)
+    long = judge("a cat on a mat", "a fat cat on a mat in the sun with a dog", budget=budget)
+    assert (short.status, long.status) == ("accepted", "reverted")
+    assert failed(long) == ["fits_budget"] and "/24" in long.checks[-2].reason
+    assert short.scores == {"tokens/clip": 15.0, "limit/clip": 24.0}
+    assert long.scores["tokens/clip"] == 12.0  # of the text that is given
+
+
+def test_a_second_encoder_that_sees_all_is_enough(judge: Any) -> None:
+    budget = TokenBudget(
+        {"clip": (tiny_clip_tokenizer(16), None), "t5": (tiny_word_tokenizer(), 64)}
+    )
+    result = judge("a cat on a mat", "a fat cat on a mat in the sun with a dog", budget=budget)
+    assert result.status == "accepted"
+    assert result.scores["tokens/clip"] > result.scores["limit/clip"]
+
+
+def test_a_prompt_that_is_itself_cut_is_told(judge: Any) -> None:
+    budget = TokenBudget({"clip": (tiny_clip_tokenizer(16), None)})
+    result = judge("a cat on a mat in the sun", None, budget=budget)
+    assert result.status == "failed"
+    assert failed(result) == ["completion", "original_fits_budget"]
+
+
+CONSTRAINTS = [
+    ("three cats", "four fat cats", "numbers_kept"),
+    ("three cats", "3 fat cats", ""),
+    ("two cats", "two animals. left: a cat. right: a cat", ""),
+    ("two cats and a dog", "three animals. a cat. a cat. a dog", ""),
+    ("a pair of dogs", "two dogs on grass", ""),
+    ("a crimson bus", "a blue bus on a road", "colours_kept"),
+    ("a crimson bus", "a red bus on a road", ""),
+    ("a dog without a collar", "a dog with a collar", "negation_kept"),
+    ("a dog without a collar", "a brown dog on grass", ""),
+    ("a dog without a collar", "a dog, no collar, on grass", ""),
+    ("一只猫在桌子上", "a cat on a table", "script_kept"),
+    ("一只猫在桌子上", "一只毛茸茸的猫在木桌子上", ""),
+    ("猫 sign on a wall, wide street", "a wide street with a 猫 sign on a wall", ""),
+    ("a cat on a mat", "a cat on a mat on a mat on a mat on a mat on a mat", "no_junk"),
+    ("a cat on a mat", "a cat on a mat " + "a" * 90, "no_junk"),
+    ("a cat on a mat", "I can't help with a cat on a mat", "no_meta_text"),
+    ("a cat on a mat", "**Cat** on a mat", "no_meta_text"),
+    ("here is a cat on a mat", "here is a fat cat on a mat", ""),
+    ("an elefant in teh zoo", "an elephant in the zoo, sunny", ""),
+    ("a cat on a mat", "a cat on a mat. " * 400, "length"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "answer", "check"), CONSTRAINTS)
+def test_constraints(judge: Any, prompt: str, answer: str, check: str) -> None:
+    result = judge(prompt, answer)
+    assert (check in failed(result)) if check else failed(result) == []
+    assert result.status == ("reverted" if check else "accepted")
+    assert check or result.text == answer
+
+
+def test_similarity_is_a_second_chance(judge: Any) -> None:
+    prompt, answer = "the animal with a trunk", "an elephant"
+    assert failed(judge(prompt, answer)) == ["content_kept"]
+    assert judge(prompt, answer, similarity=lambda a, b: 0.9).status == "accepted"
+    assert judge(prompt, answer, similarity=lambda a, b: 0.1).status == "reverted"
+    known = {"the animal with a trunk": "elephant"}
+    assert judge(prompt, answer, canonical=lambda t: known.get(t, t)).status == "accepted"
+
+
+def test_checks_can_be_chosen(judge: Any) -> None:
+    assert judge("a cat", "two dogs, <b>", checks=()).text == "two dogs, <b>"
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n", ",,,,", "<lora:x:1>", "\U0001f431", "a" * 3000])
+def test_odd_input_gets_a_status(prompt: str) -> None:
+    result = Guarded(FakeRewriter()).rewrite([prompt])[0][0]
+    assert result.original == prompt
+    if any(c.isalnum() for c in prompt.replace("<lora:x:1>", "")) or "\U0001f431" in prompt:
+        assert result.status == "accepted" and result.text.startswith(prompt)
+    else:
+        assert (result.status, result.text) == ("unchanged", prompt)
+        assert failed(result) == ["input"]
+
+
+def test_a_failed_completion_keeps_its_reason(judge: Any) -> None:
+    result = judge("a cat <lora:x:1>", lambda _: None)
+    assert (result.status, result.text) == ("failed", "a cat <lora:x:1>")
+    assert result.checks[0].reason == "cut off before its end"
+    assert result.raw == "half a senten"
+
+
+def test_regions_are_rewritten_on_their_own(judge: Any) -> None:
+    result = judge("a cat BREAK a dog", lambda p: f"{p} in the sun")
+    assert result.text == "a cat in the sun BREAK a dog in the sun"
+    half = judge("a cat BREAK a dog", lambda p: None if "dog" in p else f"{p} in the sun")
+    assert (half.status, half.text) == ("failed", "a cat BREAK a dog")
+
+
+def test_order_and_generations_are_kept() -> None:
+    guarded = Guarded(FakeRewriter())
+    assert isinstance(guarded, Rewriter)
+    prompts = ["a cat", "", "a dog", "a cat"]
+    found = guarded.rewrite(prompts, num_generations=3, seed=4)
+    assert [[r.original for r in group] for group in found] == [[p] * 3 for p in prompts]
+    assert found[0] == found[3]
+    assert len({r.text for r in found[0]}) == 3
+    assert {r.seed for r in found[0]} == {4}
+    alone = guarded.rewrite(["a dog"], num_generations=3, seed=4)
+    assert alone[0] == found[2]
+
+
+def test_identity_stays_unchanged() -> None:
+    assert Guarded(IdentityRewriter()).rewrite(["a cat"])[0][0].status == "unchanged"
+
+
+def test_a_whole_language_model_never_breaks_a_prompt(chat_model: Any, chat_tokenizer: Any) -> None:
+    """Noise for answers: every row comes back as the user wrote it, with a reason."""
+    from t2x.rewriters.language_model import LanguageModelRewriter
+    from t2x.rewriters.templates import Template
+
+    inner = LanguageModelRewriter(chat_model, chat_tokenizer, template=Template(max_new_tokens=16))
+    prompts = ["a cat <lora:x:0.8>", "", "word " * 5000, "<|im_end|>", "一只猫", "\U0001f431"]
+    for group in Guarded(inner).rewrite(prompts, num_generations=2):
+        for result in group:
+            assert result.text == result.original
+            assert result.status != "accepted" and failed(result)

@@ -1,0 +1,51 @@
+"""Gumbel noise per row: the right law, and nothing of the neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from t2x.rewriters.sampling import GumbelRows, row_seed
+
+
+def draw(logits: torch.Tensor, seeds: list[int | None], **options: float) -> torch.Tensor:
+    rows = GumbelRows(seeds, **options)
+    return rows(torch.zeros(len(seeds), 1, dtype=torch.long), logits).argmax(-1)
+
+
+def test_frequencies_follow_the_tempered_softmax() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
+    n = 20_000
+    found = draw(logits.expand(n, 4), list(range(n)), temperature=0.7)
+    share = torch.bincount(found, minlength=4) / n
+    # Four standard deviations of a share are at most 4 * 0.5 / sqrt(20000) = 0.0141.
+    torch.testing.assert_close(share, (logits / 0.7).softmax(0), atol=0.0142, rtol=0)
+
+
+def test_nucleus_keeps_the_smallest_set_that_reaches_top_p() -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().flip(0)
+    found = draw(logits.expand(4000, 4), list(range(4000)), top_p=0.6)
+    share = torch.bincount(found, minlength=4) / 4000
+    assert share[:2].tolist() == [0, 0]
+    assert share[3].item() == pytest.approx(0.5 / 0.8, abs=0.032)  # four standard deviations
+
+
+def test_a_row_draws_the_same_anywhere() -> None:
+    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
+    together = draw(logits, [5, 6, None])
+    assert together[1] == draw(logits[1:2], [6])[0]
+    assert together[2] == logits[2].argmax()
+
+
+def test_margins_tell_close_calls_and_stop_at_the_end() -> None:
+    rows = GumbelRows([None, None], eos_ids=[9])
+    first = torch.tensor([[0.0, 1.0], [0.0, 0.5]])
+    rows(torch.tensor([[9], [3]]), first)  # a prompt may end in the end token
+    rows(torch.tensor([[9, 9], [3, 1]]), torch.tensor([[0.0, 0.1], [0.0, 0.2]]))
+    torch.testing.assert_close(rows.margins, torch.tensor([1.0, 0.2]))
+
+
+def test_seeds_depend_on_seed_prompt_and_generation() -> None:
+    seeds = {row_seed(s, p, g) for s in (0, 1) for p in ("a", "b", "\ud83d") for g in (0, 1, 10)}
+    assert len(seeds) == 18
+    assert row_seed(0, "a cat", 0) == row_seed(0, "a cat", 0) < 2**63
