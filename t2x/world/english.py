@@ -15,7 +15,7 @@ __all__ = ["ADJECTIVES", "NOUNS", "PEOPLE", "restatement"]
 
 _NOUNS = """
 lamp table stone bridge river house tower door window garden fence well statue tree barn mirror
-shelf basket bottle candle drum ladder pillow ring spoon vase wheel wall gate hill
+shelf basket bottle candle drum ladder pillow coin spoon vase wheel wall gate hill
 """
 
 _PEOPLE = """
@@ -24,7 +24,7 @@ hunter miller student uncle aunt driver
 """
 
 _ADJECTIVES = """
-old new tall small large heavy light round square broken clean dirty empty full happy sad quiet
+old new tall small large heavy narrow round square broken clean dirty empty full happy sad quiet
 loud rich poor young strong weak warm cold wooden famous lucky tired brave
 """
 

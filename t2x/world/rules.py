@@ -1,9 +1,8 @@
 """The rule-based arm: a synonym table and a parser, what one would write before training anything.
 
-Words become tokens (names, colours, numbers, relations), slips are mended by edit distance, and a
-small grammar reads the tokens into a scene. Words in front of and behind the content are small
-talk; an unknown word *between* content words means that the sentence was not understood, and the
-user's words are given back.
+Words become tokens, slips are mended by edit distance, and a small grammar reads the tokens into a
+scene. Words in front of and behind the content are small talk; an unknown word *between* content
+words means that the sentence was not understood, and the user's words are given back.
 """
 
 from __future__ import annotations
@@ -41,10 +40,13 @@ photo picture image drawing illustration could would please draw paint make give
 generate love like see want need here there what that this with have today think thanks card work
 cheer long something simple sticker sister keeps talking about goes newsletter should nothing
 fancy idea poster keep clean sure imagine school page things homework dream last night know nice
-picture clear friendly everyday niece greeting them
+picture clear friendly everyday niece greeting them both each which whose their first other
+former latter five seven eight nine several many
 """
 _THINGS = "|".join(thing for things in lexicon.COLOR_THINGS.values() for thing in things)
 _MIN_SLIP = 4
+_CONTENT = ("name", "color", "number", "relation")
+_MANY = ("five", "six", "seven", "eight", "nine", "ten", "many", "5", "6", "7")
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +55,7 @@ def _phrases() -> dict[str, Token]:
     table: dict[str, Token] = {word: ("link", word) for word in _LINKS.split()}
     table |= {word: ("break", word) for word in _BREAKS.split()}
     table |= {word: ("not", word) for word in _NOT}
-    table |= {"with": ("with", "with")}
+    table |= {"with": ("with", "with"), **dict.fromkeys(_MANY, ("number", "99"))}
     for cls in CLASSES:
         for name in (cls, *lexicon.SYNONYMS[cls]):
             table |= {name: ("name", cls), lexicon.plural_of(name): ("name", cls)}
@@ -91,9 +93,8 @@ def _mend(text: str) -> str:
     def closest(match: re.Match[str]) -> str:
         word = match.group()
         words, known = _vocabulary()
-        if word in known:
-            return word
-        return (difflib.get_close_matches(word, words, 1, 0.75) or [word])[0]
+        close = [] if word in known else difflib.get_close_matches(word, words, 1, 0.75)
+        return close[0] if close else word
 
     return re.sub(rf"[a-z][a-z'-]{{{_MIN_SLIP - 1},}}", closest, text)
 
@@ -103,12 +104,10 @@ def _tokens(text: str) -> list[Token]:
     text = re.sub(rf",? (?:as|like) (?:{_THINGS})\b", "", text.casefold())
     text = re.sub(rf"\bas (?={'|'.join(COLORS)})", "", text)
     found = [_phrases().get(word, ("?", word)) for word in _pattern().findall(_mend(text))]
-    content = [
-        i for i, (kind, _) in enumerate(found) if kind in ("name", "color", "number", "relation")
-    ]
+    content = [i for i, (kind, _) in enumerate(found) if kind in _CONTENT]
     if not content:
         return []
-    start = content[0] - (content[0] > 0 and found[content[0] - 1][0] == "not")
+    start = content[0]
     while start >= 1 and found[start - 1][0] == "not":
         start -= 1
     return [t for t in found[start : content[-1] + 1] if t[0] != "link"]
@@ -203,8 +202,7 @@ def parse(text: str) -> Scene | None:
     try:
         if not reader.relations:
             return Scene(tuple(Group(*g) for g in groups.values()))
-        placed = reader.placed()
-        if placed is None or placed[0] == placed[2]:
+        if (placed := reader.placed()) is None or placed[0] == placed[2]:
             return None
         return Scene((Group(*groups[placed[0]]), Group(*groups[placed[2]])), placed[1])
     except ValueError:  # more objects than a scene holds
