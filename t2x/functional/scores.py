@@ -1,0 +1,68 @@
+"""Score scales and preference losses of the reward models, per sample."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = [
+    "aesthetic_affine",
+    "bradley_terry_loss",
+    "clip_s",
+    "cosine",
+    "hps_preference_loss",
+    "scaled_cosine",
+    "sigmoid_pair_loss",
+]
+
+
+def cosine(image: Tensor, text: Tensor) -> Tensor:
+    """Cosine of matching rows: image (N, D), text (N, D) -> (N,) in [-1, 1]. Reduced in float32 or wider."""
+    wide = torch.promote_types(image.dtype, torch.float32)
+    a, b = F.normalize(image.to(wide), dim=-1), F.normalize(text.to(wide), dim=-1)
+    return (a * b).sum(-1)
+
+
+def clip_s(cos: Tensor, *, weight: float = 2.5) -> Tensor:
+    """CLIPScore, w * max(cos, 0), per item (Hessel et al. 2021, arXiv 2104.08718, section 3): (N,) -> (N,) in [0, w]."""
+    return weight * cos.clamp(min=0)
+
+
+def scaled_cosine(cos: Tensor, logit_scale: Tensor | float) -> Tensor:
+    """PickScore, exp(logit_scale) * cos, and with log(100) the x100 scale (Kirstain et al. 2023, arXiv 2305.01569, eq. 1).
+
+    cos (N,), logit_scale: scalar, the *logarithm* of the temperature as CLIP stores it.
+    """
+    return torch.as_tensor(logit_scale, dtype=cos.dtype, device=cos.device).exp() * cos
+
+
+def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
+    """-log sigmoid(chosen - rejected), per pair (ImageReward, Xu et al. 2023, arXiv 2304.05977, eq. 1): (N,), (N,) -> (N,)."""
+    return -F.logsigmoid(chosen - rejected)
+
+
+def hps_preference_loss(scores: Tensor, preference: Tensor) -> Tensor:
+    """Cross-entropy of softmax(scores) over two pictures with the preference (HPSv2, Wu et al. 2023, arXiv 2306.09341, eq. 2).
+
+    scores (N, 2) are logits of one prompt's pictures, preference (N, 2) sums to 1 per row: (N,).
+    With a certain preference it equals :func:`bradley_terry_loss`.
+    """
+    return -(preference * F.log_softmax(scores, dim=-1)).sum(-1)
+
+
+def sigmoid_pair_loss(logits: Tensor, match: Tensor) -> Tensor:
+    """-log sigmoid(z * logits), z = 1 for a match and -1 else, per pair (SigLIP, Zhai et al. 2023, arXiv 2303.15343, section 3.2).
+
+    logits of any shape, match: bool of the same shape. Differs from the paper: not summed over the batch.
+    """
+    sign = match.to(logits.dtype) * 2 - 1
+    return -F.logsigmoid(sign * logits)
+
+
+def aesthetic_affine(embedding: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """LAION aesthetic predictor v1: w . x / |x| + b on the L2-normalised CLIP embedding.
+
+    embedding (N, D), weight (1, D), bias (1,) -> (N,), about 1 to 10.
+    """
+    return F.linear(F.normalize(embedding, dim=-1), weight, bias).squeeze(-1)

@@ -1,0 +1,79 @@
+"""Checks that every reward makes of its (prompt, media) pairs: N with N, one range, one number of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from t2x.types import Media, Modality
+
+__all__ = ["check_pairs", "finite", "measurable", "wants_gradient"]
+
+_DIMENSIONS = {"image": 4, "video": 5}
+_SHAPES = {"image": "(N, 3, H, W)", "video": "(N, F, 3, H, W)"}
+
+
+def check_pairs(
+    prompts: Sequence[str], media: Media, *, modality: Modality = "image", name: str = "reward"
+) -> int:
+    """Give N of N prompts and N media.
+
+    Raises ``TypeError`` for a bare string or media that are no tensors, ``ValueError`` for a length
+    mismatch, wrong dimensions, wrong channels or integer pixels.
+    """
+    if isinstance(prompts, str) or not all(isinstance(p, str) for p in prompts):
+        raise TypeError(f"{name}: prompts must be a list of strings, got {type(prompts).__name__}")
+    if len(prompts) != len(media):
+        raise ValueError(
+            f"{name}: got {len(prompts)} prompts and {len(media)} media; N pairs need N of each "
+            "(repeat the prompt to score several media against it)"
+        )
+    for item in media if isinstance(media, list) else [media]:
+        _check_item(item, modality, name)
+        if isinstance(media, list) and len(item) != 1:
+            raise ValueError(f"{name}: each item of a list must hold one sample, got {len(item)}")
+    return len(prompts)
+
+
+def _check_item(item: object, modality: Modality, name: str) -> None:
+    if not isinstance(item, Tensor):
+        raise TypeError(
+            f"{name}: media must be tensors, got {type(item).__name__}; PIL pictures go through "
+            "t2x.from_pil"
+        )
+    if item.ndim != _DIMENSIONS[modality] or item.shape[-3] != 3:
+        raise ValueError(
+            f"{name} scores {modality}s of shape {_SHAPES[modality]}, got {tuple(item.shape)}; "
+            "t2x.from_pil turns grey, palette and transparent pictures into RGB"
+        )
+    if not item.is_floating_point():
+        raise ValueError(
+            f"{name}: media must be floats in [0, 1], got {item.dtype}; divide bytes by 255"
+        )
+
+
+def measurable(prompts: Sequence[str], media: Media, *, needs_text: bool = True) -> Tensor:
+    """Which of N pairs can be scored, (N,) bool: pixels are finite and the prompt is not blank."""
+    pixels = [bool(torch.isfinite(item.detach()).all()) for item in media]
+    texts = [bool(p.strip()) or not needs_text for p in prompts]
+    return torch.tensor([a and b for a, b in zip(pixels, texts, strict=True)], dtype=torch.bool)
+
+
+def finite(media: Media) -> Media:
+    """The same media with zeros in place of samples that hold NaN or infinity."""
+    if isinstance(media, list):
+        return [m if bool(torch.isfinite(m).all()) else torch.zeros_like(m) for m in media]
+    good = torch.isfinite(media).flatten(1).all(1)
+    if bool(good.all()):
+        return media
+    return torch.where(good.view(-1, *[1] * (media.ndim - 1)), media, torch.zeros_like(media))
+
+
+def wants_gradient(media: Media) -> bool:
+    """Whether a graph is to be built: the caller asks for it, and gradients are not switched off."""
+    items = media if isinstance(media, list) else [media]
+    return torch.is_grad_enabled() and any(item.requires_grad for item in items)
