@@ -99,13 +99,14 @@ def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any,
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     tokenizer = tiny_word_tokenizer(words)
-    config = Qwen2Config(
+    config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
+        head_dim=8,
         max_position_embeddings=512,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
@@ -113,7 +114,7 @@ def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any,
         tie_word_embeddings=True,
     )
     with fixed_weights(seed):
-        return Qwen2ForCausalLM(config).eval(), tokenizer
+        return Qwen3ForCausalLM(config).eval(), tokenizer
 
 
 def tiny_open_clip(seed: int = 0, *, size: int = 64) -> tuple[Any, Any]:

@@ -94,8 +94,11 @@ def text_limit(pipeline: Any, call: Mapping[str, Any]) -> tuple[int, Any]:
 
     The tokenizer is None where a pipeline has none that can be asked.
     """
-    names = sorted(name for name in pipeline.components if name.startswith("tokenizer"))
-    tokenizers = [t for t in (getattr(pipeline, n) for n in names) if callable(t)]
+    from transformers import PreTrainedTokenizerBase
+
+    tokenizers = [
+        part for part in pipeline.components.values() if isinstance(part, PreTrainedTokenizerBase)
+    ]
     if not tokenizers:
         return 0, None
     longest = max(tokenizers, key=lambda t: int(t.model_max_length))

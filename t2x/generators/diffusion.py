@@ -29,14 +29,18 @@ from t2x.generators.identity import (
 )
 from t2x.generators.loading import (
     Offload,
+    device_of,
     folder_settings,
+    holds_modules,
     load_pipeline,
     place,
+    place_loaded,
     quiet,
     resolve_device,
     resolve_dtype,
 )
 from t2x.generators.memory import is_out_of_memory, release_memory
+from t2x.generators.outputs import censored, pixels
 
 if TYPE_CHECKING:
     import torch
@@ -48,6 +52,7 @@ log = logging.getLogger(__name__)
 
 SMALL_MODEL = 100_000_000  # parameters; below it a batch of 32 is cheap on any machine
 SHOWN_DEFAULTS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
+
 __all__ = ["DiffusionGenerator"]
 
 
@@ -74,8 +79,7 @@ class DiffusionGenerator:
         """Wrap a pipeline that is loaded and placed; its own progress bar is switched off."""
         if batch_size is not None and batch_size < 1:
             raise T2XError(f"batch_size must be at least 1, got {batch_size}")
-        name = getattr(getattr(pipeline, "config", None), "_name_or_path", "")
-        self.model_id = model_id or str(name or type(pipeline).__name__)
+        self.model_id = model_id or _name(pipeline)
         self._class = type(pipeline)
         self._arguments = call_arguments(pipeline)
         self.modality = "video" if "num_frames" in self._arguments else "image"
@@ -101,8 +105,7 @@ class DiffusionGenerator:
         sampling: Mapping[str, Any] | None = None,
         **pipeline_kwargs: Any,
     ) -> DiffusionGenerator:
-        """Make a generator from a hub id, a local folder in diffusers' format, or a loaded
-        pipeline.
+        """Make a generator from a hub id, a folder in diffusers' format, or a loaded pipeline.
 
         ``sampling`` holds further arguments of the pipeline's call (true_cfg_scale,
         max_sequence_length, height, ...). What the caller gives overrides a local folder's
@@ -114,7 +117,7 @@ class DiffusionGenerator:
         named = {"num_inference_steps": num_inference_steps, "guidance_scale": guidance_scale}
         given = {**(sampling or {}), **{k: v for k, v in named.items() if v is not None}}
         if not isinstance(source, (str, Path)):
-            _move_loaded(source, dtype=dtype, device=device, offload=offload)
+            place_loaded(source, dtype=dtype, device=device, offload=offload)
             return cls(source, revision=revision, batch_size=batch_size, sampling=given)
 
         def load() -> Any:
@@ -123,7 +126,8 @@ class DiffusionGenerator:
             pipeline = load_pipeline(
                 source, dtype=number, revision=revision, options=pipeline_kwargs
             )
-            place(pipeline, target, offload)
+            if "device_map" not in pipeline_kwargs:
+                place(pipeline, target, offload)
             return pipeline
 
         local = Path(source).is_dir()
@@ -131,13 +135,11 @@ class DiffusionGenerator:
         model_id = Path(source).resolve().name if local else str(source)
         generator = cls(load(), model_id=model_id, batch_size=batch_size, sampling=given)
         generator._reload = load
-        if not _holds_modules(pipeline_kwargs):
-            generator._find_revision = (
-                (lambda: folder_digest(source))
+        if not holds_modules(pipeline_kwargs):
+            generator._find_revision = lambda: (
+                folder_digest(source)
                 if local
-                else lambda: (
-                    hub_commit(str(source), revision) or parameter_digest(generator.pipeline)
-                )
+                else hub_commit(str(source), revision) or parameter_digest(generator.pipeline)
             )
         return generator
 
@@ -153,8 +155,7 @@ class DiffusionGenerator:
         return self._pipeline
 
     def free(self) -> None:
-        """Drop the pipeline and give its memory back; the next use loads it again from where it
-        came.
+        """Drop the pipeline and give its memory back; the next use loads it again.
 
         A pipeline that the caller passed in as an object is only forgotten: it lives as long as the
         caller keeps it.
@@ -170,30 +171,34 @@ class DiffusionGenerator:
         """Whether a negative prompt has any effect: the call takes one and guidance is on."""
         if "negative_prompt" not in self._arguments:
             return False
-        scale = self.settings().get("true_cfg_scale", self.settings().get("guidance_scale"))
-        unet = getattr(self.pipeline, "unet", None)
-        distilled = unet is not None and getattr(unet.config, "time_cond_proj_dim", None)
-        if "true_cfg_scale" in self._arguments or scale is None:
-            return scale is not None and scale > 1
-        # The threshold differs (1 for most, 0 for Z-Image); the pipeline's own property knows.
+        settings = self.settings()
+        if "true_cfg_scale" in settings:
+            return bool(settings["true_cfg_scale"] > 1)
+        scale = settings.get("guidance_scale")
+        if scale is None:
+            return False
+        # Thresholds differ (1 for most, 0 for Z-Image), and distilled models take the scale as an
+        # input instead; the pipeline's own property knows.
         self.pipeline._guidance_scale = scale
-        return not distilled and bool(
-            getattr(self.pipeline, "do_classifier_free_guidance", scale > 1)
-        )
+        return bool(getattr(self.pipeline, "do_classifier_free_guidance", scale > 1))
 
     def settings(
         self, *, size: tuple[int, int] | None = None, num_frames: int | None = None
     ) -> dict[str, Any]:
-        """Give the arguments of a call with this ``size`` (height, width) and ``num_frames``,
-        defaults filled in."""
+        """Give the arguments of a call of this size and length, the pipeline's defaults included.
+
+        ``size`` is (height, width) in pixels; None leaves it to the pipeline.
+        """
         shown = {k: self._arguments[k] for k in SHOWN_DEFAULTS if k in self._arguments}
         return {**shown, **with_size(self.sampling, self._arguments, size, num_frames)}
 
     def fingerprint(
         self, *, size: tuple[int, int] | None = None, num_frames: int | None = None
     ) -> dict[str, Any]:
-        """Give all but prompt, negative and seed that decides a picture, as plain JSON values, for
-        the store's key."""
+        """Give all that decides a picture but its prompts and seed, as JSON values, for a key.
+
+        Weights that change after the first call don't show, nor do hooks and guidance.
+        """
         scheduler = getattr(self.pipeline, "scheduler", None)
         if self._revision is None:
             self._revision = self._find_revision()
@@ -207,7 +212,7 @@ class DiffusionGenerator:
                 "scheduler_config": config,
                 "settings": self.settings(size=size, num_frames=num_frames),
                 "dtype": str(getattr(self.pipeline, "dtype", "unknown")),
-                "device": _device(self.pipeline).type,
+                "device": device_of(self.pipeline).type,
                 "versions": versions(),
             }
         )
@@ -223,13 +228,12 @@ class DiffusionGenerator:
         num_frames: int | None = None,
         callback: Callable[[int, int], None] | None = None,
     ) -> Media:
-        """Draw one picture (N, 3, H, W) or video (N, F, 3, H, W) per prompt: float32 in [0, 1] in
-        steps of 1/255, on the CPU.
+        """Draw one picture (N, 3, H, W) or video (N, F, 3, H, W) per prompt.
 
-        ``size`` is (height, width) in pixels; ``callback`` hears (done, total) after each batch.
-        Batches are cut by input index, samples with and without a negative prompt apart. Raises
-        T2XError for input that the model cannot take, for memory that one sample alone exceeds, and
-        for pixels that are no numbers.
+        Media are float32 in [0, 1], in steps of 1/255, on the CPU. ``size`` is (height, width) in
+        pixels; ``callback`` hears (done, total) after each batch. Batches are cut by input index,
+        samples with and without a negative prompt apart. Raises T2XError for input that the model
+        cannot take, for memory that one sample alone exceeds, and for pixels that are no numbers.
         """
         from t2x.media import quantize
 
@@ -240,8 +244,8 @@ class DiffusionGenerator:
         drawn: dict[int, Tensor] = {}
         for with_negative in (False, True):
             group = [i for i, text in enumerate(negatives) if bool(text) == with_negative]
-            for rows, pixels in self._batches(group, list(prompts), negatives, list(seeds), call):
-                drawn.update(zip(rows, pixels, strict=True))
+            for rows, media in self._batches(group, list(prompts), negatives, list(seeds), call):
+                drawn.update(zip(rows, media, strict=True))
                 if callback is not None:
                     callback(len(drawn), len(prompts))
         import torch
@@ -256,19 +260,18 @@ class DiffusionGenerator:
         seeds: list[int],
         call: dict[str, Any],
     ) -> Iterator[tuple[list[int], Tensor]]:
-        """Draw the samples of ``group`` in order, halving ``batch_size`` for good whenever memory
-        runs out."""
+        """Draw the samples of ``group`` in order; lack of memory halves ``batch_size`` for good."""
         start = 0
         while start < len(group):
             rows = group[start : start + self.batch_size]
             arguments = {**call, "prompt": [prompts[i] for i in rows]}
             if negatives[rows[0]]:
                 arguments["negative_prompt"] = [negatives[i] for i in rows]
-            pixels = self._attempt(arguments, [seeds[i] for i in rows])
-            if pixels is None:
+            media = self._attempt(arguments, [seeds[i] for i in rows])
+            if media is None:
                 self._halve(len(rows))
                 continue
-            yield rows, pixels
+            yield rows, media
             start += len(rows)
 
     def _attempt(self, arguments: dict[str, Any], seeds: list[int]) -> Tensor | None:
@@ -289,8 +292,9 @@ class DiffusionGenerator:
             if not is_out_of_memory(error):
                 raise
             return None
-        self._report_censored(output)
-        return self._pixels(output)
+        if count := censored(output):
+            log.warning("%s: its safety checker blacked out %d pictures", self.model_id, count)
+        return pixels(output, self.modality)
 
     def _halve(self, size: int) -> None:
         hooks = getattr(self.pipeline, "maybe_free_model_hooks", None)
@@ -304,29 +308,6 @@ class DiffusionGenerator:
             )
         self.batch_size = size // 2
         log.warning("%s: memory ran out, batch size is now %d", self.model_id, self.batch_size)
-
-    def _pixels(self, output: Any) -> Tensor:
-        import torch
-
-        value = getattr(output, "frames", None)
-        value = value if value is not None else getattr(output, "images", None)
-        if isinstance(value, list):
-            value = _from_pictures(value)
-        wanted = 5 if self.modality == "video" else 4
-        if not isinstance(value, torch.Tensor) or value.ndim != wanted or value.shape[-3] != 3:
-            got = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            raise T2XError(f"{self._class.__name__} gave {got}; {self.modality}s in RGB are needed")
-        if not bool(torch.isfinite(value).all()):
-            raise T2XError(
-                f"{self.model_id} gave pixels that are no numbers in {self.pipeline.dtype}; "
-                "use dtype bfloat16 or float32"
-            )
-        return value.detach().to("cpu", torch.float32)
-
-    def _report_censored(self, output: Any) -> None:
-        censored = sum(bool(flag) for flag in getattr(output, "nsfw_content_detected", None) or [])
-        if censored:
-            log.warning("%s: its safety checker blacked out %d pictures", self.model_id, censored)
 
     def _check_input(
         self, prompts: Sequence[str], negative: Sequence[str] | None, seeds: Sequence[int]
@@ -344,7 +325,7 @@ class DiffusionGenerator:
         if tokenizer is None:
             return
         with quiet():
-            counts = [len(tokenizer(text)["input_ids"]) for text in prompts]
+            counts = [len(ids) for ids in tokenizer(list(prompts))["input_ids"]]
         for index, count in enumerate(counts):
             if count > limit:
                 message = "prompt %d has %d tokens, %s reads the first %d"
@@ -359,47 +340,12 @@ def _default_batch_size(pipeline: Any) -> int:
     return 32 if size < SMALL_MODEL else 4
 
 
+def _name(pipeline: Any) -> str:
+    """Name a loaded pipeline by the hub id or the folder it came from, else by its class."""
+    name = str(getattr(getattr(pipeline, "config", None), "_name_or_path", None) or "")
+    return (Path(name).name if Path(name).is_dir() else name) or type(pipeline).__name__
+
+
 def _silenced(pipeline: Any) -> Any:
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
-
-
-def _move_loaded(
-    pipeline: Any,
-    *,
-    dtype: str | torch.dtype | None,
-    device: str | torch.device | None,
-    offload: Offload | None,
-) -> None:
-    if not callable(pipeline) or not hasattr(pipeline, "components"):
-        raise T2XError(
-            f"{type(pipeline).__name__} is no generator; give a hub id, a folder or a pipeline"
-        )
-    if dtype is not None:
-        pipeline.to(dtype=resolve_dtype(dtype, _device(pipeline)))
-    if device is not None or offload is not None:
-        place(pipeline, resolve_device(device), offload)
-
-
-def _device(pipeline: Any) -> torch.device:
-    import torch
-
-    device: torch.device = getattr(pipeline, "_execution_device", torch.device("cpu"))
-    return device
-
-
-def _holds_modules(options: Mapping[str, Any]) -> bool:
-    import torch
-
-    return any(isinstance(value, torch.nn.Module) for value in options.values())
-
-
-def _from_pictures(value: list[Any]) -> Any:
-    import torch
-
-    from t2x.media import from_pil
-
-    if not value or not isinstance(value[0], list):
-        return from_pil(value)
-    videos: list[Any] = [from_pil(frames) for frames in value]
-    return torch.stack(videos)

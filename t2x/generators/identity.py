@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from t2x.errors import T2XError
 
 WHOLE_FILE = 256 * 2**20
 LIBRARIES = ("t2x", "torch", "diffusers", "transformers")
@@ -20,14 +22,8 @@ __all__ = ["folder_digest", "hub_commit", "parameter_digest", "plain", "versions
 
 
 def versions() -> dict[str, str]:
-    """Give the versions of the libraries that decide what a seed looks like."""
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    """Give the versions of the libraries that decide what a seed looks like, builds included."""
+    return {name: str(import_module(name).__version__) for name in LIBRARIES}
 
 
 def folder_digest(folder: str | Path) -> str:
@@ -60,23 +56,42 @@ def _file_digest(path: Path) -> bytes:
 
 
 def parameter_digest(pipeline: Any) -> str:
-    """Name the weights of a loaded pipeline in 16 hex digits, from every byte of every parameter
-    and buffer.
+    """Name a loaded pipeline's weights, vocabularies and configurations in 16 hex digits.
 
-    Reads all of them once (about a second per gigabyte); a caller who knows the name passes
-    ``revision`` instead.
+    Reads every byte of every parameter and buffer once (about a second per gigabyte). The
+    scheduler does not count. Raises T2XError for weights that are offloaded out of reach.
     """
     import torch
 
     total = hashlib.sha256()
     for name, component in sorted(pipeline.components.items()):
+        if name == "scheduler":
+            continue
+        total.update(f"{name}\0{type(component).__name__}\0{_configuration(component)}\0".encode())
         if not isinstance(component, torch.nn.Module):
             continue
         for key, value in sorted(component.state_dict().items()):
-            total.update(f"{name}.{key}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
-            flat = value.detach().cpu().contiguous().flatten()
-            total.update(flat.view(torch.uint8).numpy().tobytes())
+            if value.is_meta:
+                raise T2XError(
+                    "the weights of this pipeline are offloaded and can't be read; name them with "
+                    "revision=... when making the generator"
+                )
+            total.update(f"{key}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+            total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return total.hexdigest()[:16]
+
+
+def _configuration(component: Any) -> str:
+    """Write down what decides a component's behaviour besides weights."""
+    if hasattr(component, "get_vocab"):
+        limit = getattr(component, "model_max_length", None)
+        return json.dumps([limit, sorted(component.get_vocab().items())])
+    config: Any = getattr(component, "config", None)
+    config = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(config, dict):
+        return ""
+    skipped = ("transformers_version", "dtype", "torch_dtype")
+    return json.dumps(plain({k: v for k, v in config.items() if k[0] != "_" and k not in skipped}))
 
 
 def hub_commit(repository: str, revision: str | None) -> str | None:

@@ -6,13 +6,15 @@ caller passes ``trust_remote_code=True`` himself.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from t2x.errors import T2XError
+from t2x.errors import MissingDependencyError, T2XError
+from t2x.generators.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -28,12 +30,35 @@ DTYPES = {
     "bf16": "bfloat16",
 }
 
+LOAD_OPTIONS = (
+    "cache_dir",
+    "custom_pipeline",
+    "custom_revision",
+    "device_map",
+    "disable_mmap",
+    "force_download",
+    "local_files_only",
+    "low_cpu_mem_usage",
+    "max_memory",
+    "offload_folder",
+    "offload_state_dict",
+    "proxies",
+    "quantization_config",
+    "token",
+    "trust_remote_code",
+    "use_safetensors",
+    "variant",
+)
+
 __all__ = [
     "SETTINGS_FILE",
     "Offload",
+    "device_of",
     "folder_settings",
+    "holds_modules",
     "load_pipeline",
     "place",
+    "place_loaded",
     "quiet",
     "resolve_device",
     "resolve_dtype",
@@ -72,28 +97,26 @@ def resolve_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torc
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the bars and remarks of diffusers and transformers, and give them back afterwards.
+def quiet(*, bars: bool = False) -> Iterator[None]:
+    """Silence diffusers and transformers, but for ``bars`` of progress, and undo it afterwards.
 
-    Errors still raise. The verbosity is global to the process, so this is for one thread at a time.
+    Errors still raise. Verbosity belongs to the process, so this is for one thread at a time.
     """
     from diffusers.utils import logging as diffusers_logging
     from transformers.utils import logging as transformers_logging
 
-    levels = [(lib, lib.get_verbosity()) for lib in (diffusers_logging, transformers_logging)]
-    bars = [
-        (lib, lib.is_progress_bar_enabled()) for lib in (diffusers_logging, transformers_logging)
-    ]
-    for lib, _ in levels:
+    libraries = (diffusers_logging, transformers_logging)
+    before = [(lib, lib.get_verbosity(), lib.is_progress_bar_enabled()) for lib in libraries]
+    for lib in libraries:
         lib.set_verbosity_error()
-        lib.disable_progress_bar()
+        if not bars:
+            lib.disable_progress_bar()
     try:
         yield
     finally:
-        for lib, level in levels:
+        for lib, level, enabled in before:
             lib.set_verbosity(level)
-        for lib, enabled in bars:
-            if enabled:
+            if enabled and not bars:
                 lib.enable_progress_bar()
 
 
@@ -131,23 +154,33 @@ def load_pipeline(
     """
     from diffusers import DiffusionPipeline
 
-    path = Path(source)
-    if path.is_dir() and not (path / "model_index.json").is_file():
+    local = Path(source).is_dir()
+    if local and not (Path(source) / "model_index.json").is_file():
         raise T2XError(
             f"{source} has no model_index.json; give a folder written by pipeline.save_pretrained"
         )
-    arguments: dict[str, Any] = {"use_safetensors": True, "revision": revision, **(options or {})}
+    given = dict(options or {})
+    arguments: dict[str, Any] = {"use_safetensors": True, "revision": revision, **given}
     try:
-        with quiet():
-            return DiffusionPipeline.from_pretrained(str(source), dtype=dtype, **arguments)
-    except (OSError, ValueError, ImportError) as error:
+        with quiet(bars=not local):  # a download of gigabytes shows its progress
+            pipeline = DiffusionPipeline.from_pretrained(str(source), dtype=dtype, **arguments)
+    except ImportError as error:
+        raise MissingDependencyError(f"cannot load {str(source)!r}: {_line(error)}") from error
+    except Exception as error:
         raise T2XError(
             f"cannot load {str(source)!r} as a diffusers pipeline with safetensors weights: "
-            f"{_first_line(error)}; give a hub id, a local folder or a loaded pipeline"
+            f"{_line(error)}; give a hub id, a local folder or a loaded pipeline"
         ) from error
+    known = {*LOAD_OPTIONS, *inspect.signature(type(pipeline).__init__).parameters}
+    if unknown := sorted(given.keys() - known):
+        raise T2XError(
+            f"{', '.join(unknown)}: no option of DiffusionPipeline.from_pretrained and no part of "
+            f"{type(pipeline).__name__}; allowed: {', '.join(sorted(known - {'self'}))}"
+        )
+    return pipeline
 
 
-def _first_line(error: Exception, limit: int = 300) -> str:
+def _line(error: Exception, limit: int = 300) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:limit] if lines else type(error).__name__
 
@@ -155,17 +188,57 @@ def _first_line(error: Exception, limit: int = 300) -> str:
 def place(pipeline: Any, device: torch.device, offload: Offload | None) -> None:
     """Move a pipeline to its device, or let accelerate move its parts there one at a time.
 
-    ``offload`` "model" moves whole components (little slower), "sequential" single layers (much
-    slower, least memory).
+    ``offload`` "model" moves whole components (a little slower), "sequential" single layers (much
+    slower, least memory). Raises T2XError when memory does not suffice.
     """
-    if offload is None:
-        pipeline.to(device)
-        return
-    if offload not in ("model", "sequential"):
+    if offload not in (None, "model", "sequential"):
         raise T2XError(f"unknown offload {offload!r}; allowed: model, sequential, or None")
-    if device.type == "cpu":
+    if offload is not None and device.type == "cpu":
         raise T2XError(f"offload {offload!r} needs an accelerator; leave it out on a CPU")
-    if offload == "model":
-        pipeline.enable_model_cpu_offload(device=device)
-    else:
-        pipeline.enable_sequential_cpu_offload(device=device)
+    try:
+        if offload == "model":
+            pipeline.enable_model_cpu_offload(device=device)
+        elif offload == "sequential":
+            pipeline.enable_sequential_cpu_offload(device=device)
+        else:
+            pipeline.to(device)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise T2XError(
+            f"{type(pipeline).__name__} does not fit into the memory of {device}; use "
+            'offload="model" or "sequential", or a shorter dtype'
+        ) from error
+
+
+def place_loaded(
+    pipeline: Any,
+    *,
+    dtype: str | torch.dtype | None,
+    device: str | torch.device | None,
+    offload: Offload | None,
+) -> None:
+    """Leave a loaded pipeline as and where it is, but for what the caller asks for."""
+    if not callable(pipeline) or not hasattr(pipeline, "components"):
+        raise T2XError(
+            f"{type(pipeline).__name__} is no generator; give a hub id, a folder or a pipeline"
+        )
+    if dtype is not None:
+        pipeline.to(dtype=resolve_dtype(dtype, device_of(pipeline)))
+    if device is not None or offload is not None:
+        place(pipeline, resolve_device(device), offload)
+
+
+def device_of(pipeline: Any) -> torch.device:
+    """Give the device that a pipeline computes on, offloaded or not."""
+    import torch
+
+    device: torch.device = getattr(pipeline, "_execution_device", torch.device("cpu"))
+    return device
+
+
+def holds_modules(options: Mapping[str, Any]) -> bool:
+    """Tell whether load options replace parts of the checkpoint by the caller's own modules."""
+    import torch
+
+    return any(isinstance(value, torch.nn.Module) for value in options.values())

@@ -1,0 +1,79 @@
+"""Loading leaves no trace in the process, and names for weights follow their bytes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from diffusers.utils import logging as diffusers_logging
+from transformers.utils import logging as transformers_logging
+
+from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit, plain
+from t2x.generators.loading import quiet, resolve_device, resolve_dtype
+
+
+def test_quiet_gives_verbosity_and_bars_back():
+    diffusers_logging.set_verbosity_info()
+    try:
+        with pytest.raises(KeyError), quiet():
+            assert diffusers_logging.get_verbosity() == diffusers_logging.ERROR
+            assert not transformers_logging.is_progress_bar_enabled()
+            raise KeyError
+        assert diffusers_logging.get_verbosity() == diffusers_logging.INFO
+        assert transformers_logging.is_progress_bar_enabled()
+        with quiet(bars=True):
+            assert diffusers_logging.is_progress_bar_enabled()
+    finally:
+        diffusers_logging.set_verbosity_warning()
+
+
+def test_number_format_follows_the_device():
+    cpu = torch.device("cpu")
+    assert resolve_dtype(None, cpu) == torch.float32
+    assert resolve_dtype("bf16", cpu) == torch.bfloat16
+    assert resolve_dtype(torch.float16, cpu) == torch.float16
+    assert resolve_dtype(None, torch.device("mps")) == torch.float16
+    assert resolve_device("cpu") == cpu
+
+
+def test_folder_digest_follows_bytes_and_names(tmp_path):
+    (tmp_path / "unet").mkdir()
+    weights = tmp_path / "unet" / "model.safetensors"
+    weights.write_bytes(b"abc")
+    before = folder_digest(tmp_path)
+    os.utime(weights, (1, 1))
+    (tmp_path / "README.md").write_text("a card")
+    (tmp_path / ".cache").write_text("x")
+    assert folder_digest(tmp_path) == before
+    weights.write_bytes(b"abd")
+    assert folder_digest(tmp_path) != before
+    weights.write_bytes(b"abc")
+    weights.rename(tmp_path / "unet" / "other.safetensors")
+    assert folder_digest(tmp_path) != before
+
+
+def test_folder_digest_of_a_large_file_looks_at_its_ends(tmp_path):
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:  # sparse: takes no room
+        file.truncate(WHOLE_FILE + 2)
+    os.utime(path, (1, 1))
+    before = folder_digest(tmp_path)
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    os.utime(path, (1, 1))
+    assert folder_digest(tmp_path) != before
+
+
+def test_hub_commit_is_read_from_the_cache(tmp_path, monkeypatch):
+    assert hub_commit("owner/never-downloaded", None) is None
+    found = tmp_path / "snapshots" / "0a1b2c" / "model_index.json"
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: str(found))
+    assert hub_commit("owner/model", "main") == "0a1b2c"
+
+
+def test_plain_orders_keys_and_keeps_json_values():
+    value = {"b": (1, None), "a": torch.tensor([1.5]), "c": torch.float32}
+    assert list(plain(value)) == ["a", "b", "c"]
+    assert plain(value) == {"a": [1.5], "b": [1, None], "c": "torch.float32"}
