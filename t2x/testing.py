@@ -94,9 +94,11 @@ def tiny_clip_tokenizer(max_length: int = 77) -> Any:
 
 
 def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any, Any]:
-    """Build (model, tokenizer): a Qwen2 causal LM of 2 layers and width 32 on the word
-    tokenizer."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    """Build (model, tokenizer): a Qwen3 causal LM of 2 layers and width 32 on the word tokenizer.
+
+    Not Qwen2, for which AutoTokenizer replaces a tokenizer of one's own without a word.
+    """
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = tiny_word_tokenizer(words)
     config = Qwen3Config(
