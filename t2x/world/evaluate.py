@@ -1,0 +1,319 @@
+"""Arms of the emoji world, compared on the same held-out prompts and seeds by the judge.
+
+An arm turns user prompts into texts for the generator: ``raw`` leaves them, ``rules`` parses them,
+``dense`` writes the true scene in the best single style, ``rewrite`` asks the embedded rewriter;
+any other name is loaded as a rewriter. The overall score is the mean of the six task scores, as in
+GenEval (Ghosh et al. 2023, arXiv 2310.11513).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from t2x.errors import T2XError
+from t2x.evaluation.intervals import bootstrap_mean, paired_difference, stratified_mean
+from t2x.world.captions import STYLES, caption, dense_prompt
+from t2x.world.judge import judge_pictures
+from t2x.world.prompts import (
+    HELD_OUT_KINDS,
+    PLAIN_KINDS,
+    UserPrompt,
+    held_out_prompts,
+    validation_prompts,
+)
+from t2x.world.scene import TASKS
+
+if TYPE_CHECKING:
+    from t2x.types import Generator, Rewriter
+
+__all__ = ["ArmScores", "evaluate_arms", "picture_seed", "run_arms", "style_scores"]
+
+log = logging.getLogger(__name__)
+
+Array: TypeAlias = "NDArray[np.floating[Any]]"
+Progress: TypeAlias = "Callable[[str, int, int], None]"  # stage, done, total
+Writer: TypeAlias = "Callable[[Sequence[UserPrompt]], list[str]]"
+
+
+@dataclass
+class ArmScores:
+    """What one arm did: N texts, whether each picture was right (1 or 0), seconds, statuses."""
+
+    texts: list[str]
+    correct: Array
+    seconds_per_picture: float
+    seconds_per_rewrite: float = 0.0
+    statuses: Counter[str] = field(default_factory=Counter)
+
+
+def picture_seed(seed: int, index: int) -> int:
+    """The noise of sample ``index``, the same in every arm: 63 bits."""
+    digest = hashlib.sha256(f"picture {seed} {index}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+# ---- texts --------------------------------------------------------------------------------------
+
+
+def _load_arm(name: str, generator: Generator, seed: int) -> tuple[Writer, Counter[str]]:
+    """The writer of an arm, and the statuses that it will count."""
+    statuses: Counter[str] = Counter()
+    if name == "raw":
+        return (lambda prompts: [p.text for p in prompts]), statuses
+    if name == "dense":
+        return (
+            lambda prompts: [
+                dense_prompt(p.scene, picture_seed(seed, i)) for i, p in enumerate(prompts)
+            ]
+        ), statuses
+    rewriter = _load_rewriter(name, generator)
+
+    def write(prompts: Sequence[UserPrompt]) -> list[str]:
+        rewrites = [row[0] for row in rewriter.rewrite([p.text for p in prompts], seed=seed)]
+        statuses.update(r.status for r in rewrites)
+        return [r.text for r in rewrites]
+
+    return write, statuses
+
+
+def _load_rewriter(name: str, generator: Generator) -> Rewriter:
+    """The rules bare, as one would write them; every model inside the wrapper that checks it."""
+    from t2x.prompts.budget import TokenBudget
+    from t2x.registry import load_rewriter
+    from t2x.rewriters.guarded import Guarded
+
+    if name == "rules":
+        return load_rewriter(name)
+    pipeline = getattr(generator, "pipeline", None)
+    budget = None if pipeline is None else TokenBudget.from_pipeline(pipeline)
+    return Guarded(load_rewriter("emoji-rewriter" if name == "rewrite" else name), budget=budget)
+
+
+# ---- pictures -----------------------------------------------------------------------------------
+
+
+def run_arms(
+    writers: Mapping[str, Writer],
+    prompts: Sequence[UserPrompt],
+    generator: Generator,
+    *,
+    seed: int,
+    batch_size: int = 32,
+    progress: Progress | None = None,
+) -> dict[str, ArmScores]:
+    """Write all texts, then draw and judge one picture per prompt and arm.
+
+    Arms with the same text for a prompt share its picture, since the noise is the same too.
+    """
+    texts, rewriting = {}, {}
+    for name, write in writers.items():
+        start = time.perf_counter()
+        texts[name] = write(prompts)
+        rewriting[name] = (time.perf_counter() - start) / max(len(prompts), 1)
+    wanted = dict.fromkeys((i, text) for rows in texts.values() for i, text in enumerate(rows))
+    judged, seconds = _judged(list(wanted), prompts, generator, seed, batch_size, progress)
+    scores = {}
+    for name, rows in texts.items():
+        keys = list(enumerate(rows))
+        correct = np.array([judged[key] for key in keys])
+        mean_seconds = float(np.mean([seconds[key] for key in keys])) if keys else float("nan")
+        scores[name] = ArmScores(rows, correct, mean_seconds, rewriting[name])
+    return scores
+
+
+Key: TypeAlias = "tuple[int, str]"
+
+
+def _judged(
+    keys: Sequence[Key],
+    prompts: Sequence[UserPrompt],
+    generator: Generator,
+    seed: int,
+    batch_size: int,
+    progress: Progress | None,
+) -> tuple[dict[Key, float], dict[Key, float]]:
+    """For each (prompt index, text): whether its picture is right, and the seconds to draw it."""
+    correct: dict[Key, float] = {}
+    seconds: dict[Key, float] = {}
+    for begin in range(0, len(keys), batch_size):
+        batch = keys[begin : begin + batch_size]
+        start = time.perf_counter()
+        media = generator.generate(
+            [text for _, text in batch], seeds=[picture_seed(seed, i) for i, _ in batch]
+        )
+        spent = (time.perf_counter() - start) / len(batch)
+        verdicts = judge_pictures([prompts[i].scene for i, _ in batch], media)
+        for key, verdict in zip(batch, verdicts, strict=True):
+            correct[key] = float(verdict.correct)
+            seconds[key] = spent
+        if progress is not None:
+            progress("pictures", len(correct), len(keys))
+    return correct, seconds
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def evaluate_arms(
+    arms: Sequence[str],
+    n: int = 1000,
+    seed: int = 7,
+    *,
+    generator: str | Generator = "emoji-flow",
+    batch_size: int = 32,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Score arms on ``n`` held-out prompts; plain data for JSON.
+
+    ``arms`` maps each name to overall, ci95, tasks, seconds_per_picture (drawing only),
+    seconds_per_rewrite, kinds, and to scores over plain, seen and held-out kinds; ``differences``
+    compares every two arms on the same prompts, over all of them and over held-out kinds.
+    Raises T2XError for no arm, a name given twice or too few prompts.
+    """
+    _check_arms(arms, n)
+    model = _load_generator(generator)
+    prompts = held_out_prompts(n, seed)
+    loaded = {name: _load_arm(name, model, seed) for name in arms}
+    scores = run_arms(
+        {name: writer for name, (writer, _) in loaded.items()},
+        prompts,
+        model,
+        seed=seed,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    for name, (_, statuses) in loaded.items():
+        scores[name].statuses = statuses
+    table: dict[str, Any] = {
+        "generator": model.model_id,
+        "n": n,
+        "seed": seed,
+        "arms": {name: _summary(prompts, arm, seed) for name, arm in scores.items()},
+        "differences": _differences(prompts, scores, seed),
+    }
+    _add_gap_closed(table["arms"])
+    return table
+
+
+def _check_arms(arms: Sequence[str], n: int) -> None:
+    if not arms or len(set(arms)) != len(arms):
+        raise T2XError(
+            f"the arms are {', '.join(arms) or 'none'}; give one or more, each once, out of "
+            "raw, rules, dense, rewrite and the names of rewriters"
+        )
+    if n < len(TASKS):
+        raise T2XError(
+            f"{n} prompts do not reach all {len(TASKS)} tasks; give at least {len(TASKS)}"
+        )
+
+
+def _load_generator(generator: str | Generator) -> Generator:
+    from t2x.registry import load_generator
+
+    return load_generator(generator) if isinstance(generator, str) else generator
+
+
+def _pool(kind: str) -> str:
+    if kind in HELD_OUT_KINDS:
+        return "held_out"
+    return "plain" if kind in PLAIN_KINDS else "seen"
+
+
+def _summary(prompts: Sequence[UserPrompt], arm: ArmScores, seed: int) -> dict[str, Any]:
+    """One arm's row of the table."""
+    tasks = [p.scene.task for p in prompts]
+    interval = bootstrap_mean(arm.correct, strata=tasks, seed=seed)
+    kinds = sorted({p.kind for p in prompts})
+    return {
+        "overall": interval.mean,
+        "ci95": [interval.low, interval.high],
+        "tasks": {task: _mean(arm.correct, [t == task for t in tasks]) for task in TASKS},
+        "seconds_per_picture": arm.seconds_per_picture,
+        "seconds_per_rewrite": arm.seconds_per_rewrite,
+        "pools": {
+            pool: _mean(arm.correct, [_pool(p.kind) == pool for p in prompts])
+            for pool in ("plain", "seen", "held_out")
+        },
+        "kinds": {
+            kind: {
+                "score": _mean(arm.correct, [p.kind == kind for p in prompts]),
+                "n": sum(p.kind == kind for p in prompts),
+                "held_out": kind in HELD_OUT_KINDS,
+            }
+            for kind in kinds
+        },
+        "statuses": dict(arm.statuses),
+    }
+
+
+def _mean(values: Array, mask: Sequence[bool]) -> float:
+    return stratified_mean(values[np.array(mask, bool)])
+
+
+def _differences(
+    prompts: Sequence[UserPrompt], scores: Mapping[str, ArmScores], seed: int
+) -> dict[str, Any]:
+    """Paired differences of every two arms, the later minus the earlier one."""
+    tasks = [p.scene.task for p in prompts]
+    held_out = np.array([p.kind in HELD_OUT_KINDS for p in prompts])
+    rows = {}
+    for (first, a), (second, b) in combinations(scores.items(), 2):
+        whole = paired_difference(b.correct, a.correct, strata=tasks, seed=seed)
+        part = paired_difference(b.correct[held_out], a.correct[held_out], seed=seed)
+        rows[f"{second} - {first}"] = {**asdict(whole), "held_out_kinds": asdict(part)}
+    return rows
+
+
+def _add_gap_closed(arms: dict[str, Any]) -> None:
+    """The share of the distance from ``raw`` to ``dense`` that an arm closes."""
+    if not {"raw", "dense"} <= set(arms):
+        return
+    raw, dense = arms["raw"]["overall"], arms["dense"]["overall"]
+    for arm in arms.values():
+        gap = dense - raw
+        arm["gap_closed"] = (arm["overall"] - raw) / gap if gap > 0 else float("nan")
+
+
+def style_scores(
+    n: int = 300,
+    seed: int = 0,
+    *,
+    styles: Sequence[str] = tuple(STYLES),
+    generator: str | Generator = "emoji-flow",
+    batch_size: int = 32,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Score the true content in each caption style on ``n`` *validation* prompts, best first.
+
+    This is what chooses the style of the ``dense`` arm; each style has overall, ci95 and tasks.
+    """
+    model = _load_generator(generator)
+    prompts = validation_prompts(n, seed)
+
+    def writer(style: str) -> Writer:
+        return lambda rows: [
+            caption(p.scene, style, picture_seed(seed, i)) for i, p in enumerate(rows)
+        ]
+
+    scores = run_arms(
+        {style: writer(style) for style in styles},
+        prompts,
+        model,
+        seed=seed,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    rows = {style: _summary(prompts, arm, seed) for style, arm in scores.items()}
+    kept = ("overall", "ci95", "tasks")
+    ranked = sorted(rows, key=lambda style: -rows[style]["overall"])
+    return {style: {key: rows[style][key] for key in kept} for style in ranked}

@@ -1,0 +1,124 @@
+"""The arms: same prompts and noise for all, scores that follow what the generator draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from t2x.errors import T2XError
+from t2x.types import Media
+from t2x.world.captions import STYLES, dense_prompt
+from t2x.world.evaluate import evaluate_arms, picture_seed, style_scores
+from t2x.world.prompts import held_out_prompts, validation_prompts
+from t2x.world.render import render_scene
+from t2x.world.scene import TASKS, Group, Scene
+
+N, SEED = 78, 5  # enough for all three pools of kinds
+
+
+class Oracle:
+    """Draws the scene that a text is known to mean; a cat for any other text."""
+
+    model_id = "oracle"
+    modality = "image"
+
+    def __init__(self, scenes: dict[str, Scene]) -> None:
+        self.scenes = scenes
+        self.calls: list[tuple[str, int]] = []
+
+    def generate(self, prompts: Sequence[str], *, seeds: Sequence[int], **options: object) -> Media:
+        self.calls += zip(prompts, seeds, strict=True)
+        cat = Scene((Group("cat"),))
+        pictures = [
+            render_scene(self.scenes.get(text, cat), seed)
+            for text, seed in zip(prompts, seeds, strict=True)
+        ]
+        return torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).float() / 255
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Oracle:
+    """Understands dense prompts only."""
+    prompts = held_out_prompts(N, SEED)
+    return Oracle(
+        {dense_prompt(p.scene, picture_seed(SEED, i)): p.scene for i, p in enumerate(prompts)}
+    )
+
+
+@pytest.fixture(scope="module")
+def result(oracle: Oracle) -> dict:
+    return evaluate_arms(("raw", "none", "dense", "rules"), N, SEED, generator=oracle, batch_size=8)
+
+
+def test_scores_follow_the_pictures(result: dict) -> None:
+    arms = result["arms"]
+    assert arms["dense"]["overall"] >= 0.95
+    assert arms["raw"]["overall"] <= 0.1
+    assert set(arms["raw"]["tasks"]) == set(TASKS)
+    for arm in arms.values():
+        assert arm["overall"] == pytest.approx(np.mean(list(arm["tasks"].values())))
+        low, high = arm["ci95"]
+        assert low <= arm["overall"] <= high
+        assert arm["seconds_per_picture"] > 0
+    assert arms["dense"]["gap_closed"] == pytest.approx(1)
+
+
+def test_differences_are_paired_and_decided(result: dict) -> None:
+    gap = result["differences"]["dense - raw"]
+    assert gap["holds"] == "true"
+    assert gap["low"] > 0.8
+    assert result["differences"]["none - raw"]["mean"] == 0
+    assert result["differences"]["none - raw"]["holds"] == "undecided"
+
+
+def test_same_text_and_seed_are_drawn_once(oracle: Oracle, result: dict) -> None:
+    assert len(set(oracle.calls)) == len(oracle.calls)
+    seeds = {seed for _, seed in oracle.calls}
+    assert seeds == {picture_seed(SEED, i) for i in range(N)}
+
+
+def test_statuses_and_kinds_are_counted(result: dict) -> None:
+    assert result["arms"]["none"]["statuses"] == {"unchanged": N}
+    kinds = result["arms"]["raw"]["kinds"]
+    assert sum(kind["n"] for kind in kinds.values()) == N
+    assert any(kind["held_out"] for kind in kinds.values())
+    assert any(not kind["held_out"] for kind in kinds.values())
+
+
+def test_result_is_plain_data(result: dict) -> None:
+    assert json.loads(json.dumps(result))["n"] == N
+
+
+def test_styles_are_ranked_on_validation() -> None:
+    prompts = validation_prompts(12, 3)
+    known = {
+        dense_prompt(p.scene, picture_seed(3, i), "tags"): p.scene for i, p in enumerate(prompts)
+    }
+    ranked = style_scores(12, 3, styles=("stock", "tags"), generator=Oracle(known))
+    assert list(ranked) == ["tags", "stock"]
+    assert ranked["tags"]["overall"] >= 0.9
+    assert set(ranked) <= set(STYLES)
+
+
+def test_seeds_differ_by_sample_and_run() -> None:
+    seeds = {picture_seed(s, i) for s in range(3) for i in range(100)}
+    assert len(seeds) == 300
+    assert max(seeds) < 2**63
+
+
+@pytest.mark.parametrize(
+    ("arms", "n", "words"),
+    [((), 12, "none"), (("raw", "raw"), 12, "once"), (("raw",), 3, "at least 6")],
+)
+def test_bad_calls(arms: tuple[str, ...], n: int, words: str) -> None:
+    with pytest.raises(T2XError, match=words):
+        evaluate_arms(arms, n, 0, generator=Oracle({}))
+
+
+def test_unknown_arm() -> None:
+    with pytest.raises(T2XError, match="unknown rewriter 'raww'"):
+        evaluate_arms(("raww",), 12, 0, generator=Oracle({}))
