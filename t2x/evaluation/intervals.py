@@ -1,8 +1,8 @@
 """Bootstrap intervals for scores of arms that ran on the same prompts and seeds.
 
 Prompts are drawn again with replacement inside each stratum (task), the same ones for both arms of
-a pair (paired bootstrap; Efron & Tibshirani 1993, chapters 8 and 13). A score that is missing is NaN:
-it leaves the mean and is counted.
+a pair (paired bootstrap; Efron & Tibshirani 1993, chapters 8 and 13). A score that is missing is
+NaN: it leaves the mean and is counted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Difference:
     """Mean paired difference ``a - b`` with 95 % bounds, over ``n`` pairs.
 
     ``holds``: does ``a`` exceed ``b`` by more than the margin: true if the whole interval lies
-    above it, false if it lies below, else undecided. ``detectable``: the smallest effect that would have
-    been seen four times in five.
+    above it, false if it lies below, else undecided. ``detectable``: the smallest effect that
+    would have been seen four times in five.
     """
 
     mean: float
