@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from t2x.commands.console import check_prompts, plain, print_json, print_table
+from t2x.commands.console import check_prompts, note, plain, print_json, print_table
+from t2x.errors import T2XError
 
 __all__ = ["demo"]
 
@@ -17,7 +21,19 @@ def demo(
         str | None, typer.Argument(help="What you want to see; without it a good one is taken.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the outcome.")] = Path("out"),
-    seed: Annotated[int, typer.Option(help="Seed of rewrite and pictures.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the rewrite and of the first picture.")] = 0,
+    num: Annotated[
+        int, typer.Option("--num", "-n", min=1, max=64, help="Pictures on each side.")
+    ] = 4,
+    rewriter: Annotated[
+        str, typer.Option("--rewriter", help="A name from `t2x list`, a folder, or a hub id.")
+    ] = "emoji-rewriter",
+    model: Annotated[
+        str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")
+    ] = "emoji-flow",
+    rewards: Annotated[
+        str, typer.Option("--reward", "-r", help="Names from `t2x list`, with commas between.")
+    ] = "clip,hps,aesthetic,vqa",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrite a prompt, generate with and without it, score both, and show them side by side.
@@ -26,12 +42,49 @@ def demo(
     """
     if prompt is not None:
         check_prompts([prompt])
-    from t2x.evaluation.demo import run_demo
+    names = [name.strip() for name in rewards.split(",") if name.strip()]
+    if not names:
+        raise T2XError("no reward was named; `t2x list rewards` shows them")
+    from t2x.evaluation.demo import FILES, run_demo
 
-    result = plain(run_demo(prompt, out=out, seed=seed))
+    with _progress() as progress:
+        result = run_demo(
+            prompt,
+            out=out,
+            seed=seed,
+            num=num,
+            rewriter=rewriter,
+            generator=model,
+            rewards=names,
+            progress=progress,
+        )
     if as_json:
-        print_json(result)
+        print_json(result.record())
         return
-    rows = [(key, value) for key, value in result.items() if not isinstance(value, dict | list)]
-    print_table("", ("", ""), rows)
-    print_table("", ("file",), [(out / "compare.png",), (out / "report.html",)])
+    prompts = [("original", result.prompt), ("rewritten", result.rewrite.text)]
+    print_table("", ("", "prompt"), prompts)
+    print_table(
+        "",
+        ("reward", "original", "rewritten", "difference"),
+        [(r.name, r.mean("original"), r.mean("rewritten"), r.difference) for r in result.rewards],
+    )
+    sys.stdout.write(f"{plain(result.summary())}\n")
+    note(f"written: {', '.join(str(out / name) for name in FILES)}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on standard error while there is a terminal, else one line for each step."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done, total: note(f"{what} ({done}/{total})")
+        return
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )

@@ -1,0 +1,311 @@
+"""``compare.png``: original and rewritten side by side, prompts and score bars under the pictures.
+
+Small pictures are enlarged by a whole number of pixels with nearest neighbour, large ones are
+shrunk. Text is set in the font that Pillow carries; accents are dropped and signs that it lacks
+are drawn as boxes, since no text may stop the picture.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image, ImageDraw, ImageFont
+
+from t2x.evaluation.side_by_side import ARMS
+
+if TYPE_CHECKING:
+    from t2x.evaluation.side_by_side import RewardColumn, SideBySide
+
+PANEL = 528  # width of one arm
+MARGIN = 40
+GUTTER = 56
+GAP = 16
+SHOWN = 4  # pictures per arm
+PROMPT_LINES = 4
+SUMMARY_LINES = 2
+ROW = 36  # height of a score bar with its name
+
+INK = "#1f2328"
+MUTED = "#6b7280"
+PAPER = "#ffffff"
+FRAME = "#d0d7de"
+TRACK = "#e8ebef"
+BETTER = "#1a7f37"
+WORSE = "#c2272d"
+COLORS = {"original": "#6b7280", "rewritten": "#2f6feb"}
+_PLAIN = {"–": "-", "—": "-", "−": "-", "‐": "-", "→": "->", "←": "<-", "×": "x", "ß": "ss"}
+_PLAIN |= {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "≥": ">="}
+_INVISIBLE = ("Mn", "Me", "Cf", "Cc")
+_NO_GLYPH = "\U000f0000"  # a private code point: the font answers with its box
+
+__all__ = ["draw_comparison", "readable", "wrap"]
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Text of one size and colour; ``bold`` thickens the only weight that there is."""
+
+    size: int
+    color: str = INK
+    bold: bool = False
+
+    @property
+    def font(self) -> Any:
+        return _font(self.size)
+
+    @property
+    def line(self) -> int:
+        return round(self.size * 1.35)
+
+    def width(self, text: str) -> float:
+        return float(self.font.getlength(text)) + self.bold
+
+    def draw(
+        self, draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, *, anchor: str = "la"
+    ) -> None:
+        draw.text(at, text, self.color, self.font, anchor)
+        if self.bold:
+            draw.text((at[0] + 0.5, at[1]), text, self.color, self.font, anchor)
+
+
+TITLE = _Text(26, bold=True)
+SUBTITLE = _Text(17, MUTED)
+PROMPT = _Text(22)
+NAME = _Text(18)
+SMALL = _Text(15, MUTED)
+SUMMARY = _Text(22, bold=True)
+
+
+def draw_comparison(result: SideBySide) -> Image.Image:
+    """Draw the comparison as one RGB picture, as high as prompts and rewards need."""
+    texts = {arm: readable(_prompt(result, arm)) for arm in ARMS}
+    lines = {arm: wrap(text, PROMPT, PANEL, PROMPT_LINES) for arm, text in texts.items()}
+    grid = _grid(min(SHOWN, len(result.seeds)))
+    top = MARGIN + TITLE.line + SUBTITLE.line + GAP
+    prompt_top = top + grid.height + GAP
+    bars_top = prompt_top + max(map(len, lines.values())) * PROMPT.line + GAP
+    summary_top = bars_top + len(result.rewards) * ROW + GAP + 8
+    summary = wrap(readable(result.summary()), SUMMARY, 2 * PANEL + GUTTER, SUMMARY_LINES)
+    height = summary_top + 16 + len(summary) * SUMMARY.line + SMALL.line + MARGIN
+    sheet = Image.new("RGB", (2 * (MARGIN + PANEL) + GUTTER, height), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    for column, arm in enumerate(ARMS):
+        left = MARGIN + column * (PANEL + GUTTER)
+        _draw_title(draw, result, arm, left)
+        _draw_pictures(sheet, result, arm, (left, top), grid)
+        for i, line in enumerate(lines[arm]):
+            PROMPT.draw(draw, (left, prompt_top + i * PROMPT.line), line)
+        for i, reward in enumerate(result.rewards):
+            _draw_bar(draw, reward, arm, (left, bars_top + i * ROW))
+    _draw_footer(draw, result, summary, summary_top)
+    return sheet
+
+
+def readable(text: str) -> str:
+    """Give text in one line that the font can draw: accents dropped, unknown signs kept as they
+    are (they become boxes), invisible ones left out."""
+    return " ".join("".join(map(_drawn, text)).split())
+
+
+def wrap(text: str, style: _Text, width: float, max_lines: int) -> list[str]:
+    """Break text into at most ``max_lines`` lines of ``width`` pixels; what is left out becomes
+    "..."."""
+    lines: list[str] = []
+    line = ""
+    for word in _pieces(text, style, width):
+        longer = f"{line} {word}" if line else word
+        if style.width(longer) <= width:
+            line = longer
+            continue
+        if len(lines) == max_lines - 1:
+            return [*lines, _shortened(line, style, width)]
+        lines.append(line)
+        line = word
+    return [*lines, line] if line or not lines else lines
+
+
+def _pieces(text: str, style: _Text, width: float) -> Iterator[str]:
+    """Give the words, those that are wider than a line in pieces."""
+    for word in text.split():
+        piece = ""
+        for char in word:
+            if piece and style.width(piece + char) > width:
+                yield piece
+                piece = ""
+            piece += char
+        yield piece
+
+
+def _shortened(line: str, style: _Text, width: float) -> str:
+    while line and style.width(f"{line}...") > width:
+        line = line[:-1]
+    return f"{line.rstrip()}..."
+
+
+@lru_cache(maxsize=32)
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)
+
+
+@lru_cache(maxsize=4096)
+def _has_glyph(char: str) -> bool:
+    mask, box = (_font(24).getmask(c) for c in (char, _NO_GLYPH))
+    return bool(mask.size != box.size or bytes(mask) != bytes(box))
+
+
+@lru_cache(maxsize=4096)
+def _drawn(char: str) -> str:
+    """What is drawn for one character of a text."""
+    if char.isspace():
+        return " "
+    kind = unicodedata.category(char)
+    if kind in _INVISIBLE:
+        return ""
+    if kind == "Cs":  # half of a pair: no text at all
+        return _NO_GLYPH
+    if _has_glyph(char):
+        return char
+    if char in _PLAIN:
+        return _PLAIN[char]
+    parts = [c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c) != "Mn"]
+    return "".join(parts) if parts and all(map(_has_glyph, parts)) else char
+
+
+def _prompt(result: SideBySide, arm: str) -> str:
+    if arm == "original":
+        return result.prompt
+    negative = result.rewrite.negative
+    return result.rewrite.text + (f" (without: {negative})" if negative else "")
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where the pictures of an arm go: ``count`` square cells of ``cell`` pixels in rows."""
+
+    count: int
+    columns: int
+    cell: int
+
+    @property
+    def height(self) -> int:
+        rows = math.ceil(self.count / self.columns)
+        return rows * (self.cell + SMALL.line + 6)
+
+    def corner(self, index: int) -> tuple[int, int]:
+        row, column = divmod(index, self.columns)
+        return column * (self.cell + GAP), row * (self.cell + SMALL.line + 6)
+
+
+def _grid(count: int) -> _Grid:
+    columns = math.ceil(math.sqrt(count))
+    return _Grid(count, columns, (PANEL - GAP * (columns - 1)) // columns)
+
+
+def _fitted(image: Image.Image, cell: int) -> Image.Image:
+    """Enlarge by a whole number with nearest neighbour, or shrink to fit a square cell."""
+    longest = max(image.size)
+    if longest <= cell:
+        times = cell // longest
+        return image.resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
+    size = (max(1, image.width * cell // longest), max(1, image.height * cell // longest))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def _draw_title(draw: ImageDraw.ImageDraw, result: SideBySide, arm: str, left: int) -> None:
+    tag = 10
+    draw.rounded_rectangle((left, MARGIN + 5, left + tag, MARGIN + TITLE.size + 3), 3, COLORS[arm])
+    TITLE.draw(draw, (left + tag + 10, MARGIN), arm.capitalize())
+    if arm == "original":
+        text = "the user's own words"
+    elif result.changed:
+        text = f"by {result.rewrite.model_id}, {_checks(result)}"
+    else:
+        reasons = f": {'; '.join(result.reasons)}" if result.reasons else ""
+        text = f"{result.rewrite.status}{reasons}"
+    (line,) = wrap(readable(text), SUBTITLE, PANEL, 1)
+    SUBTITLE.draw(draw, (left, MARGIN + TITLE.line + 2), line)
+
+
+def _checks(result: SideBySide) -> str:
+    count = len(result.rewrite.checks)
+    passed = f" ({count} checks passed)" if count and not result.reasons else ""
+    return f"{result.rewrite.status}{passed}"
+
+
+def _draw_pictures(
+    sheet: Image.Image, result: SideBySide, arm: str, at: tuple[int, int], grid: _Grid
+) -> None:
+    draw = ImageDraw.Draw(sheet)
+    shown = zip(result.seeds, result.pictures[arm], strict=True)
+    for index, (seed, image) in zip(range(grid.count), shown, strict=False):
+        x, y = (a + b for a, b in zip(at, grid.corner(index), strict=True))
+        picture = _fitted(image, grid.cell)
+        dx, dy = (grid.cell - picture.width) // 2, (grid.cell - picture.height) // 2
+        sheet.paste(picture, (x + dx, y + dy))
+        box = (x + dx - 1, y + dy - 1, x + dx + picture.width, y + dy + picture.height)
+        draw.rectangle(box, outline=FRAME)
+        SMALL.draw(draw, (x + dx, y + grid.cell + 4), f"seed {seed}")
+
+
+def _draw_bar(
+    draw: ImageDraw.ImageDraw, reward: RewardColumn, arm: str, at: tuple[int, int]
+) -> None:
+    left, top = at
+    middle = top + ROW // 2
+    (name,) = wrap(readable(reward.name), NAME, 112, 1)
+    NAME.draw(draw, (left, middle), name, anchor="lm")
+    mean = reward.mean(arm)
+    if math.isnan(mean):
+        SMALL.draw(draw, (left + 120, middle), "not measured", anchor="lm")
+        return
+    start, end = left + 120, left + PANEL - 160
+
+    def place(value: float) -> float:
+        return start + (end - start) * reward.share(value)
+
+    draw.rounded_rectangle((start, middle - 8, end, middle + 8), 4, TRACK)
+    if place(mean) - start >= 1:
+        draw.rounded_rectangle((start, middle - 8, place(mean), middle + 8), 4, COLORS[arm])
+    if arm == "rewritten":
+        before = place(reward.mean("original"))
+        draw.line((before, middle - 12, before, middle + 12), INK, 2)
+    NAME.draw(draw, (left + PANEL - 88, middle), _number(mean), anchor="rm")
+    if arm == "rewritten":
+        _draw_difference(draw, reward.difference, (left + PANEL, middle))
+
+
+def _draw_difference(draw: ImageDraw.ImageDraw, change: float, at: tuple[int, int]) -> None:
+    color = BETTER if change > 0 else WORSE if change < 0 else MUTED
+    text = f"{'+' if change > 0 else ''}{_number(change)}" if change else "same"
+    _Text(18, color, bold=True).draw(draw, at, text, anchor="rm")
+
+
+def _number(value: float) -> str:
+    """Three digits that matter, without an exponent where a plain number is short."""
+    if abs(value) >= 100:
+        return f"{value:.0f}" if abs(value) < 1e5 else f"{value:.1e}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def _draw_footer(
+    draw: ImageDraw.ImageDraw, result: SideBySide, summary: list[str], top: int
+) -> None:
+    draw.line((MARGIN, top, MARGIN + 2 * PANEL + GUTTER, top), FRAME)
+    top += 16
+    for line in summary:
+        SUMMARY.draw(draw, (MARGIN, top), line)
+        top += SUMMARY.line
+    count = len(result.seeds)
+    seeds = "the same seed" if count == 1 else f"the same {count} seeds"
+    note = f"{result.generator}, {seeds} on both sides"
+    if result.rewards:
+        note += "; scores: means against the original prompt; black line: the original"
+    if count > SHOWN:
+        note += f"; first {SHOWN} seeds shown"
+    (line,) = wrap(readable(note), SMALL, 2 * PANEL + GUTTER, 1)
+    SMALL.draw(draw, (MARGIN, top), line)

@@ -1,0 +1,189 @@
+"""``report.html``: everything about one comparison in a single file that works offline.
+
+Style and pictures are inside, there is no script, every text is escaped, and the page's own
+security policy forbids it to load anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from t2x.evaluation.side_by_side import ARMS
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from t2x.evaluation.side_by_side import RewardColumn, SideBySide
+
+_TITLE = 80  # characters of the prompt in the browser's tab
+
+__all__ = ["report_page"]
+
+
+def report_page(result: SideBySide) -> str:
+    """Write the page. The same result gives the same text; seconds are left out."""
+    template = Template((files("t2x.evaluation") / "page.html").read_text(encoding="utf-8"))
+    prompt = result.prompt if len(result.prompt) <= _TITLE else f"{result.prompt[:_TITLE]}..."
+    return template.substitute(
+        title=_text(f"t2x: {prompt}"),
+        heading=_text(result.prompt if len(result.prompt) <= 3 * _TITLE else prompt),
+        summary=_text(result.summary()),
+        fairness=_text(_fairness(result)),
+        arms="\n".join(_arm(result, arm) for arm in ARMS),
+        pairs="\n".join(_pair(result, i) for i in range(len(result.seeds))),
+        scores=_score_table(result),
+        rewrite=_rewrite(result),
+        settings=_settings(result),
+        command=_text(result.command),
+    )
+
+
+def _text(value: object) -> str:
+    """Escape; half surrogate pairs, which no file can hold, become question marks."""
+    return escape(str(value).encode("utf-8", "replace").decode("utf-8"))
+
+
+def _fairness(result: SideBySide) -> str:
+    count = len(result.seeds)
+    noise = "seed" if count == 1 else f"{count} seeds"
+    origin = "The prompt was picked from t2x's own examples. " if result.picked else ""
+    return (
+        f"{origin}Both sides start from the same {noise}; every score is taken against the "
+        f"original prompt. {count} {'pair is' if count == 1 else 'pairs are'} an example, not a "
+        "measurement: `t2x world eval` compares on a thousand held-out prompts."
+    )
+
+
+def _arm(result: SideBySide, arm: str) -> str:
+    rewritten = arm == "rewritten"
+    status = result.rewrite.status if rewritten else ""
+    badge = f'<span class="status {_text(status)}">{_text(status)}</span>' if rewritten else ""
+    prompt = result.rewrite.text if rewritten else result.prompt
+    more = ""
+    if rewritten and result.rewrite.negative:
+        more += f'<p class="muted">Negative prompt: {_text(result.rewrite.negative)}</p>'
+    if rewritten and not result.changed:
+        more += '<p class="muted">The user\'s own words were used again.</p>'
+        more += "".join(f'<p class="muted">Why: {_text(reason)}</p>' for reason in result.reasons)
+    return (
+        f'<div class="arm {arm}"><h3>{arm.capitalize()}{badge}</h3>'
+        f'<p class="prompt">{_text(prompt)}</p>{more}</div>'
+    )
+
+
+def _pair(result: SideBySide, index: int) -> str:
+    seed = result.seeds[index]
+    return "\n".join(
+        f'<figure><img class="shot" alt="{arm}, seed {seed}" '
+        f'src="{_data_url(result.pictures[arm][index])}">'
+        f"<figcaption>seed {seed}{_scores_of(result.rewards, arm, index)}</figcaption></figure>"
+        for arm in ARMS
+    )
+
+
+def _scores_of(rewards: Iterable[RewardColumn], arm: str, index: int) -> str:
+    values = ((reward.name, getattr(reward, arm)[index]) for reward in rewards)
+    return "".join(f" · {_text(name)} {_number(value)}" for name, value in values)
+
+
+def _data_url(image: Image) -> str:
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, format="PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def _score_table(result: SideBySide) -> str:
+    if not result.rewards:
+        return '<p class="muted">No reward was asked for.</p>'
+    head = "".join(
+        f"<th{' class=n' if numeric else ''}>{name}</th>"
+        for name, numeric in (
+            ("reward", False),
+            ("original", True),
+            ("rewritten", True),
+            ("difference", True),
+            ("seeds won / lost", True),
+            ("what it says", False),
+        )
+    )
+    rows = "\n".join(map(_score_row, result.rewards))
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n'
+        '</tbody></table></div><p class="muted">Means over the seeds that were measured on both '
+        "sides; higher is better.</p>"
+    )
+
+
+def _score_row(reward: RewardColumn) -> str:
+    means = {arm: reward.mean(arm) for arm in ARMS}
+    change = reward.difference
+    kind = "better" if change > 0 else "worse" if change < 0 else ""
+    low, high = (f"{end:g}" if math.isfinite(end) else "open" for end in reward.range)
+    about = f"{_text(reward.scale)} <span class=muted>({low} to {high})</span>"
+    if reward.problem:
+        about = f'<span class="muted">not measured: {_text(reward.problem)}</span>'
+    elif reward.missing:
+        about += f'<br><span class="muted">{reward.missing} scores not measured</span>'
+    bars = "".join(
+        f'<div class="bar"><i class="{arm}" style="width:{reward.share(mean):.1%}"></i></div>'
+        for arm, mean in means.items()
+        if math.isfinite(mean)
+    )
+    signed = f"{change:+.4f}" if change else _number(change)
+    return (
+        f"<tr><td>{_text(reward.name)}{bars}</td>"
+        + "".join(f'<td class="n">{_number(means[arm])}</td>' for arm in ARMS)
+        + f'<td class="n {kind}">{signed if math.isfinite(change) else _number(change)}</td>'
+        + f'<td class="n">{reward.won} / {reward.lost}</td><td>{about}</td></tr>'
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "not measured"
+
+
+def _rewrite(result: SideBySide) -> str:
+    rewrite = result.rewrite
+    rows = "\n".join(
+        f'<tr><td class="{"better" if check.passed else "worse"}">'
+        f"{'passed' if check.passed else 'not passed'}</td><td>{_text(check.name)}</td>"
+        f"<td>{_text(check.reason)}</td></tr>"
+        for check in rewrite.checks
+    )
+    parts = [f"<p>{_text(rewrite.model_id)}, seed {rewrite.seed}, status {rewrite.status}.</p>"]
+    if rewrite.reasoning:
+        parts.append(f'<p class="muted">What it thought:</p><pre>{_text(rewrite.reasoning)}</pre>')
+    if rewrite.raw and not result.changed:
+        parts.append(f'<p class="muted">What it wrote:</p><pre>{_text(rewrite.raw)}</pre>')
+    if rows:
+        head = "<tr><th></th><th>check</th><th>reason</th></tr>"
+        parts.append(
+            f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{rows}\n'
+            "</tbody></table></div>"
+        )
+    return "\n".join(parts)
+
+
+def _settings(result: SideBySide) -> str:
+    values: dict[str, Any] = {
+        "generator": result.generator,
+        "rewriter": result.rewrite.model_id,
+        "seeds": ", ".join(map(str, result.seeds)),
+    }
+    values |= {name: _flat(value) for name, value in result.settings.items()}
+    values |= {f"version of {name}": value for name, value in result.versions.items()}
+    rows = "\n".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in values.items())
+    return f"<dl>\n{rows}\n</dl>"
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_flat(item)}" for key, item in value.items())
+    return str(value)
