@@ -223,6 +223,19 @@ def test_world_train_passes_its_options_on(t2x, monkeypatch):
     assert Path("runs/emoji-test").is_dir()
 
 
+def test_world_eval_prints_every_arm_and_task(t2x):
+    """Pictures of one colour hold no object, so every arm scores 0 and no distance is closed."""
+    arguments = ("--arm", "raw,rules,dense", "--n", 12, "--seed", 7)
+    code, out, err = t2x("world", "eval", *arguments, *GENERATOR, "--json")
+    arms = json.loads(out)["arms"]
+    assert code == 0 and list(arms) == ["raw", "rules", "dense"] and "pictures" in err
+    for arm in arms.values():
+        assert arm["overall"] == 0 and arm["ci95"] == [0, 0] and arm["gap_closed"] is None
+        assert len(arm["tasks"]) == 6 and arm["seconds_per_picture"] > 0
+    code, out, _ = t2x("world", "eval", *arguments, *GENERATOR)
+    assert code == 0 and "rules" in out
+
+
 def test_world_render_draws_the_scenes_that_it_lists(t2x):
     code, out, _ = t2x("world", "render", "--n", 5, "--scale", 1, "--task", "counting", "--json")
     result = json.loads(out)

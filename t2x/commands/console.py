@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError
 
-__all__ = ["check_prompts", "note", "parse_size", "plain", "print_json", "print_table"]
+__all__ = [
+    "check_prompts",
+    "note",
+    "parse_size",
+    "plain",
+    "print_json",
+    "print_table",
+    "progress",
+    "split_names",
+]
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
@@ -60,12 +70,38 @@ def check_prompts(prompts: Sequence[str]) -> None:
             raise T2XError(f"{where} is empty; say what the picture should show")
 
 
+def split_names(text: str, what: str, example: str) -> list[str]:
+    """Read names with commas between them, or raise ``T2XError`` if there are none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise T2XError(f"no {what} was named; give for instance {example}")
+    return names
+
+
 def parse_size(text: str) -> tuple[int, int]:
     """Read ``HEIGHTxWIDTH`` in pixels."""
     height, _, width = text.lower().partition("x")
     if not (height.isdecimal() and width.isdecimal() and int(height) and int(width)):
         raise T2XError(f"a size is written HEIGHTxWIDTH in pixels, like 512x768; got {text!r}")
     return int(height), int(width)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show (what, done, total) as a bar on standard error, or as lines where it is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done, total: note(f"{what} ({done}/{total})")
+        return
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )
 
 
 def _cell(value: object) -> str:

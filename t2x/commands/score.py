@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from t2x.commands.console import check_prompts, print_json, print_table
+from t2x.commands.console import check_prompts, print_json, print_table, split_names
 from t2x.errors import T2XError
 
 __all__ = ["score"]
@@ -31,9 +31,7 @@ def score(
             f"got {len(prompts)} prompts for {len(pictures)} pictures; give one, or one for each"
         )
     texts = prompts * len(pictures) if len(prompts) == 1 else prompts
-    names = [name.strip() for name in rewards.split(",") if name.strip()]
-    if not names:
-        raise T2XError("no reward was named; `t2x list rewards` shows them")
+    names = split_names(rewards, "reward", "--reward clip,vqa")
     columns = _score(names, texts, pictures)
     rows = [
         {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from t2x.commands.console import note, print_json, print_table
-from t2x.errors import T2XError
+from t2x.commands.console import note, print_json, print_table, progress, split_names
 
 __all__ = ["world"]
 
@@ -50,15 +49,17 @@ def evaluate(
     ] = "raw,rules,dense,rewrite",
     n: Annotated[int, typer.Option("--n", min=6, help="Held-out prompts.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 7,
+    generator: Annotated[
+        str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")
+    ] = "emoji-flow",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Generate from held-out prompts in several arms, and let the judge score the pictures."""
-    names = [name.strip() for name in arms.split(",") if name.strip()]
-    if not names:
-        raise T2XError("no arm was named; give for instance --arm raw,dense")
+    names = split_names(arms, "arm", "--arm raw,dense")
     from t2x.world.evaluate import evaluate_arms
 
-    result: dict[str, Any] = evaluate_arms(names, n, seed)
+    with progress() as show:
+        result = evaluate_arms(names, n, seed, generator=generator, progress=show)
     if as_json:
         print_json(result)
         return
