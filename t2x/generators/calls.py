@@ -78,6 +78,9 @@ def check_prompts(
         raise T2XError("prompts must be a list of strings, one per sample")
     if not prompts:
         raise T2XError("no prompts given; give at least one")
+    for index, text in enumerate([*prompts, *(negative or ())]):
+        if not _is_unicode(text):
+            raise T2XError(f"prompt {index % len(prompts)} is no valid Unicode text: {text[:40]!r}")
     if len(seeds) != len(prompts):
         raise T2XError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed per sample")
     for seed in seeds:
@@ -87,6 +90,15 @@ def check_prompts(
         raise T2XError(
             f"{len(prompts)} prompts need as many negative prompts, one per sample ('' for none)"
         )
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whole text from text with lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text_limit(pipeline: Any, call: Mapping[str, Any]) -> tuple[int, Any]:

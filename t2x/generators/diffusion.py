@@ -1,8 +1,9 @@
 """Any stock diffusers pipeline as a generator with one seed per picture.
 
 ``generate`` gives every sample its own noise, drawn on the CPU from its own seed, so that a picture
-depends neither on the device's random stream nor on its neighbours in the batch. A batch that does
-not fit into memory is halved and tried again.
+depends neither on the device's random stream nor on its neighbours in the batch: in float32 to one
+grey level in 0.1 % of the pixels, while in bfloat16 rounding shows (a few levels in a seventh of
+them). The same batch gives the same bytes. A batch that does not fit into memory is halved.
 """
 
 from __future__ import annotations

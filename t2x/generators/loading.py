@@ -224,7 +224,8 @@ def place_loaded(
             f"{type(pipeline).__name__} is no generator; give a hub id, a folder or a pipeline"
         )
     if dtype is not None:
-        pipeline.to(dtype=resolve_dtype(dtype, device_of(pipeline)))
+        with quiet():
+            pipeline.to(dtype=resolve_dtype(dtype, device_of(pipeline)))
     if device is not None or offload is not None:
         place(pipeline, resolve_device(device), offload)
 

@@ -256,6 +256,7 @@ def test_pixels_that_are_no_numbers_are_an_error():
         ({"prompts": ["a", "b"], "seeds": [1]}, "2 prompts but 1 seeds"),
         ({"prompts": "a cat", "seeds": [1]}, "list of strings"),
         ({"prompts": ["a"], "seeds": [-1]}, "seed -1"),
+        ({"prompts": ["a", "b\udc80"], "seeds": [1, 2]}, "prompt 1 is no valid Unicode"),
         ({"prompts": ["a"], "seeds": [1], "negative": ["b", "c"]}, "negative prompts"),
         ({"prompts": ["a"], "seeds": [1], "size": (0, 64)}, "both positive"),
         ({"prompts": ["a"], "seeds": [1], "size": (60, 64)}, "divisible by 8"),
@@ -315,6 +316,23 @@ def test_offload_is_asked_of_the_pipeline():
     DiffusionGenerator.from_pretrained(pipeline, device="cuda", offload="model")
     DiffusionGenerator.from_pretrained(pipeline, device="cuda", offload="sequential")
     assert asked == [("model", "cuda"), ("layers", "cuda")]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("offload", [None, "model", "sequential"])
+def test_offloaded_parts_draw_the_same_picture(folder, offload):
+    plain = DiffusionGenerator.from_pretrained(folder, device="cuda", dtype="float32")
+    moved = DiffusionGenerator.from_pretrained(
+        folder, device="cuda", dtype="float32", offload=offload
+    )
+    first, second = (g.generate(PROMPTS[:3], seeds=[1, 2, 3]) for g in (plain, moved))
+    assert same_picture(first, second)
+
+
+def test_a_loaded_pipeline_changes_its_number_format_without_a_word(capfd):
+    generator = DiffusionGenerator.from_pretrained(tiny_stable_diffusion(), dtype="bf16")
+    assert generator.pipeline.vae.dtype == torch.bfloat16
+    assert capfd.readouterr().err == ""
 
 
 def test_half_precision_on_request(folder):
