@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from t2x.commands.console import check_prompts, note, plain, print_json, print_table
-from t2x.errors import T2XError
+from t2x.commands.console import (
+    check_prompts,
+    note,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    split_names,
+)
 
 __all__ = ["demo"]
 
@@ -42,12 +47,10 @@ def demo(
     """
     if prompt is not None:
         check_prompts([prompt])
-    names = [name.strip() for name in rewards.split(",") if name.strip()]
-    if not names:
-        raise T2XError("no reward was named; `t2x list rewards` shows them")
+    names = split_names(rewards, "reward", "--reward clip,vqa")
     from t2x.evaluation.demo import FILES, run_demo
 
-    with _progress() as progress:
+    with progress() as show:
         result = run_demo(
             prompt,
             out=out,
@@ -56,7 +59,7 @@ def demo(
             rewriter=rewriter,
             generator=model,
             rewards=names,
-            progress=progress,
+            progress=show,
         )
     if as_json:
         print_json(result.record())
@@ -70,21 +73,3 @@ def demo(
     )
     sys.stdout.write(f"{plain(result.summary())}\n")
     note(f"written: {', '.join(str(out / name) for name in FILES)}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on standard error while there is a terminal, else one line for each step."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda what, done, total: note(f"{what} ({done}/{total})")
-        return
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
-        )
