@@ -155,7 +155,7 @@ def _near(a: Detection, b: Detection) -> bool:
 
 _PAD = 32
 _MIN_GAIN_SHARE = 0.03  # of the picture's energy
-_MIN_SCORE = 0.75
+_MIN_SCORE = 0.82
 
 
 def _window(padded: Array, x: int, y: int, size: int, reach: int = 0) -> Array:
