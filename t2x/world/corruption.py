@@ -120,11 +120,12 @@ def corrupt(
     clean: float = 0.3,
     second: float = 0.35,
     vae: Any = None,
+    vae_share: float = 0.5,
 ) -> tuple[Tensor, Tensor]:
     """Spoil pictures (N, 3, H, W); give them and the share of quality lost, (N,) in [0, 1].
 
     A share ``clean`` stays as it is, the rest goes through one corruption of random strength, and with odds ``second`` through
-    another; half of all go through ``vae`` if there is one. The result is clipped to [0, 1].
+    another; a share ``vae_share`` of all goes through ``vae`` if there is one. The result is clipped to [0, 1].
     """
     lost = torch.zeros(len(pictures))
     out = pictures.clone()
@@ -141,7 +142,8 @@ def corrupt(
             out[rows] = function(out[rows], strength, generator).clamp(0, 1)
             lost[rows] = 1 - (1 - lost[rows]) * (1 - weight * strength.flatten())
     if vae is not None:
-        rows = (torch.rand(len(pictures), generator=generator) < 0.5).nonzero().flatten()
+        chance = torch.rand(len(pictures), generator=generator)
+        rows = (chance < vae_share).nonzero().flatten()
         if len(rows):
             out[rows] = vae_round_trip(out[rows], vae)
             lost[rows] = 1 - (1 - lost[rows]) * (1 - _VAE_LOSS)

@@ -65,13 +65,13 @@ class PreferencePair:
     degrade: tuple[bool, bool] = (False, False)
 
 
-def _safe_layout(scene: Scene, rng: random.Random) -> list[Placed]:
+def _safe_layout(scene: Scene, rng: random.Random, held_out: bool) -> list[Placed]:
     """Place a scene so that a two-group picture shows no held-out relation, stated or not."""
     while True:
         stated = scene
         if len(scene.groups) == 2 and scene.relation is None:
             stated = replace(scene, relation=rng.choice(RELATIONS))
-        if not has_held_out_pair(stated):
+        if held_out or not has_held_out_pair(stated):
             return layout(stated, rng)
 
 
@@ -84,9 +84,12 @@ def _background(rng: random.Random) -> tuple[float, float, float]:
     return r, g, b
 
 
-def show(scene: Scene, rng: random.Random) -> Shown:
-    """Draw ``scene``, its objects pushed about by up to three pixels one time in three."""
-    placed = _safe_layout(scene, rng)
+def show(scene: Scene, rng: random.Random, *, held_out: bool = False) -> Shown:
+    """Draw ``scene``, its objects pushed about by up to three pixels one time in three.
+
+    ``held_out`` allows held-out pairs, for measuring; a scene that states one needs it.
+    """
+    placed = _safe_layout(scene, rng, held_out)
     if rng.random() < 0.33:
         placed = [
             replace(p, x=p.x + rng.randint(-3, 3), y=p.y + rng.randint(-3, 3)) for p in placed
@@ -205,10 +208,10 @@ PERTURBATIONS: dict[str, tuple[Callable[[Scene, random.Random], Scene | None], f
 }
 
 
-def perturb(scene: Scene, rng: random.Random) -> tuple[Scene, str]:
+def perturb(scene: Scene, rng: random.Random, *, held_out: bool = False) -> tuple[Scene, str]:
     """Change one thing, so that a picture of the result does not show ``scene``; give it and the name of the change.
 
-    The result holds no held-out pair.
+    The result holds no held-out pair unless ``held_out`` allows it.
     """
     names, weights = list(PERTURBATIONS), [w for _, w in PERTURBATIONS.values()]
     while True:
@@ -217,17 +220,21 @@ def perturb(scene: Scene, rng: random.Random) -> tuple[Scene, str]:
             changed = PERTURBATIONS[name][0](scene, rng)
         except ValueError:  # too many objects, or two equal groups
             continue
-        if changed is None or changed == scene or has_held_out_pair(changed):
+        if changed is None or changed == scene:
+            continue
+        if not held_out and has_held_out_pair(changed):
             continue
         if not _may_match(scene, changed):
             return changed, name
 
 
-def near_miss(shown: Shown, rng: random.Random) -> tuple[Shown, str]:
-    """Draw a picture that is one change away, half the time with the objects that stay where they were."""
+def near_miss(
+    shown: Shown, rng: random.Random, *, held_out: bool = False
+) -> tuple[Shown, str]:
+    """Draw a picture that is one change away; when only colours change, mostly in the same places."""
     while True:
-        scene, name = perturb(shown.scene, rng)
-        missed = show(scene, rng)
+        scene, name = perturb(shown.scene, rng, held_out=held_out)
+        missed = show(scene, rng, held_out=held_out)
         same = Counter(p.cls for p in missed.placed) == Counter(p.cls for p in shown.placed)
         if same and name in ("recolor", "swap colors") and rng.random() < 0.7:
             missed = _in_place(shown, scene, rng)
