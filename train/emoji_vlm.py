@@ -1,0 +1,425 @@
+"""Train emoji-vlm, the world's vision-language model: a stock LlavaForConditionalGeneration.
+
+    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 40
+
+LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from scratch, on questions about pictures
+with answers from scene truth (``t2x.world.questions``). Each picture is encoded once for about ten questions: they lie one behind
+the other, every question sees the picture and itself, at the positions that it would have alone, so that training equals
+single-question inference. The vision tower first learns what each of its patches shows, alone, then together with the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    CLIPVisionConfig,
+    DynamicCache,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaImageProcessor,
+    LlavaProcessor,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+)
+
+from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.questions import Turn, sample_turns
+from t2x.world.scene import CLASSES, COLORS
+from t2x.world.shown import draw_shown, patch_labels
+from t2x.world.training import (
+    Budget,
+    Ema,
+    autocast,
+    learning_rate,
+    run_training,
+    set_learning_rate,
+    set_threads,
+)
+from t2x.world.weights import model_dir
+
+BATCH = 32
+PEAK_LR = 1e-3
+WIDTH = 192
+PATCHES = 64
+ROW = 64  # places for questions in one row
+VOCABULARY = 2048
+DEFAULT_MINUTES = 40.0
+LOOK_FIRST = 0.08  # share of the budget in which the vision tower learns alone
+EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, later
+WEIGHTS = {"verify": 1.0, "atomic": 0.7, "caption": 1.0, "text": 0.3}
+KINDS = tuple(WEIGHTS)
+PATCH_WEIGHT = 0.3
+FRESH = 10**9  # number of the first picture that no training draws
+SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<image>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}<image>"
+    "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "{% if message['role'] != 'user' %}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def turn_text(turn: Turn) -> str:
+    """A turn as the chat template puts it behind the picture."""
+    return f"{turn.question}<|assistant|>{turn.answer}<|end|>"
+
+
+def corpus(count: int) -> Iterator[str]:
+    """Questions and answers for the tokenizer to learn its pieces from."""
+    for number in range(count):
+        rng = random.Random(f"words {number}")
+        for turn in sample_turns(draw_shown(rng), rng):
+            yield turn.question
+            yield turn.answer
+
+
+def build_processor(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> LlavaProcessor:
+    """Byte-level BPE without capitals, learnt from ``texts``, and 64x64 pictures in [-1, 1]."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    learner = Tokenizer(models.BPE())
+    learner.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=list(SPECIAL),
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=learner,
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        additional_special_tokens=list(SPECIAL[2:]),
+        model_max_length=512,
+        padding_side="right",
+    )
+    images = LlavaImageProcessor(
+        size={"shortest_edge": 64},
+        crop_size={"height": 64, "width": 64},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    return LlavaProcessor(
+        image_processor=images,
+        tokenizer=tokenizer,
+        patch_size=8,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, *, width: int = WIDTH, layers: int = 4) -> Any:
+    """Vision tower and decoder of ``layers`` each: 3.8 M parameters by default."""
+    vision = CLIPVisionConfig(
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        image_size=64,
+        patch_size=8,
+        hidden_act="gelu",
+    )
+    text = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=width * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        num_key_value_heads=width // 96,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    config = LlavaConfig(
+        vision_config=vision,
+        text_config=text,
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+        image_seq_length=PATCHES,
+        tie_word_embeddings=True,
+    )
+    return LlavaForConditionalGeneration(config)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Questions in R rows of S places, each row about one picture; a row may hold several questions.
+
+    ``ids`` (R, S) int64; ``owner`` (R,): the picture's number in the batch; ``segment`` (R, S) numbers the question among the
+    picture's, -1 padding; ``place`` (R, S) counts inside it; ``labels`` (R, S): the next token where it is part of an answer, else
+    -100; ``kinds`` (R, S) indexes ``KINDS`` there.
+    """
+
+    ids: Tensor
+    owner: Tensor
+    segment: Tensor
+    place: Tensor
+    labels: Tensor
+    kinds: Tensor
+
+
+Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
+
+
+def _columns(ids: list[int], number: int, turn: Turn, answer: int) -> Columns:
+    """One question as the five columns of a row."""
+    start = len(ids) - 1 - ids[::-1].index(answer)
+    kind = KINDS.index(turn.kind)
+    rest = KINDS.index("atomic") if turn.kind == "verify" else kind  # the closing token after yes or no
+    kinds = [0] * start + [kind] + [rest] * (len(ids) - start - 2) + [0]
+    labels = [-100] * start + ids[start + 1 :] + [-100]
+    return ids, [number] * len(ids), list(range(len(ids))), labels, kinds
+
+
+def pack(tokenizer: PreTrainedTokenizerFast, turns: Sequence[Sequence[Turn]]) -> Packed:
+    """Lay the turns of each picture into rows of ``ROW`` places, longest first."""
+    texts = [turn_text(turn) for row in turns for turn in row]
+    encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
+    answer = tokenizer.convert_tokens_to_ids("<|assistant|>")
+    rows: list[Columns] = []
+    owner: list[int] = []
+    for picture, row in enumerate(turns):
+        parts = [_columns(next(encoded), number, turn, answer) for number, turn in enumerate(row)]
+        own: list[Columns] = []
+        for part in sorted(parts, key=lambda p: -len(p[0])):
+            fit = next((r for r in own if len(r[0]) + len(part[0]) <= ROW), None)
+            if fit is None:
+                own.append(part)
+            else:
+                for column, more in zip(fit, part, strict=True):
+                    column.extend(more)
+        rows += own
+        owner += [picture] * len(own)
+    length = max(len(columns[0]) for columns in rows)
+    fills = (tokenizer.pad_token_id, -1, 0, -100, 0)
+    ids, *others = (
+        torch.tensor([columns[i] + [fill] * (length - len(columns[i])) for columns in rows])
+        for i, fill in enumerate(fills)
+    )
+    return Packed(ids, torch.tensor(owner), *others)
+
+
+def packed_mask(segment: Tensor) -> Tensor:
+    """What may see what: (R, 1, S, P + S), 0 or -inf, P the user token and the picture, which every place sees."""
+    rows, length = segment.shape
+    same = segment.unsqueeze(1) == segment.unsqueeze(2)  # (R, query, key)
+    own = same & torch.ones(length, length, dtype=torch.bool).tril()
+    seen = torch.cat([torch.ones(rows, length, PATCHES + 1, dtype=torch.bool), own], 2)
+    return torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf).unsqueeze(1)
+
+
+def look(model: Any, pixels: Tensor) -> Tensor:
+    """What the vision tower says of each patch: pictures (N, 3, 64, 64) in [0, 1] to (N, 64, D)."""
+    hidden: Tensor = model.model.vision_tower(pixels * 2 - 1).last_hidden_state[:, 1:]
+    return hidden
+
+
+def answer_states(model: Any, seen: Tensor, packed: Packed, user: int) -> Tensor:
+    """Last hidden states of the decoder at the places of ``packed``: (R, S, D).
+
+    The picture goes through the decoder once; its keys and values are handed to each of its rows.
+    """
+    core = model.model
+    decoder = core.language_model
+    n = len(seen)
+    start = decoder.embed_tokens(torch.full((n, 1), user))
+    picture = torch.cat([start, core.multi_modal_projector(seen)], 1)
+    ahead = torch.arange(PATCHES + 1).unsqueeze(0)
+    cache = DynamicCache(config=decoder.config)
+    # Positional: the fourth argument is the cache, whose name changed between releases.
+    decoder(None, None, ahead, cache, inputs_embeds=picture, use_cache=True)
+    cache.batch_select_indices(packed.owner)
+    mask = {"full_attention": packed_mask(packed.segment)}
+    inputs = decoder.embed_tokens(packed.ids)
+    positions = packed.place + PATCHES + 1
+    hidden: Tensor = decoder(
+        None, mask, positions, cache, inputs_embeds=inputs, use_cache=True
+    ).last_hidden_state
+    return hidden
+
+
+class PatchHeads(nn.Module):
+    """Reads class and colour off each patch in training; thrown away afterwards."""
+
+    def __init__(self, width: int = WIDTH) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.kind = nn.Linear(width, len(CLASSES) + 2)
+        self.color = nn.Linear(width, len(COLORS) + 1)
+
+    def forward(self, seen: Tensor, kinds: Tensor, colors: Tensor) -> Tensor:
+        """Cross-entropy of ``seen`` (N, 64, D) against labels (N, 64)."""
+        x = self.norm(seen)
+        kind = F.cross_entropy(self.kind(x).flatten(0, 1).float(), kinds.flatten())
+        color = F.cross_entropy(self.color(x).flatten(0, 1).float(), colors.flatten())
+        return kind + color
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Spoilt pictures (N, 3, 64, 64) in [0, 1], their patch labels (N, 64) and turns."""
+
+    pixels: Tensor
+    kinds: Tensor
+    colors: Tensor
+    turns: list[list[Turn]]
+
+
+def make_batch(first: int, count: int, *, vae: Any = None, easy: float = 0.1, ask: bool = True) -> Batch:
+    """Pictures number ``first`` and on, spoilt, with questions if ``ask``."""
+    pictures, kinds, colors, turns = [], [], [], []
+    for number in range(first, first + count):
+        rng = random.Random(f"vlm {number}")
+        shown = draw_shown(rng)
+        kind, color = patch_labels(shown.objects)
+        pictures.append(shown.picture)
+        kinds.append(torch.from_numpy(kind))
+        colors.append(torch.from_numpy(color))
+        turns.append(sample_turns(shown, rng, easy=easy) if ask else [])
+    generator = torch.Generator().manual_seed(first)
+    pixels, _ = corrupt(to_pictures(pictures), generator, vae=vae)
+    return Batch(pixels, torch.stack(kinds), torch.stack(colors), turns)
+
+
+def answer_losses(model: Any, seen: Tensor, packed: Packed, user: int) -> dict[str, Tensor]:
+    """Mean cross-entropy of the answers' tokens, by kind of question."""
+    wanted = packed.labels >= 0
+    states = answer_states(model, seen, packed, user)[wanted]
+    values = F.cross_entropy(model.lm_head(states).float(), packed.labels[wanted], reduction="none")
+    kinds = packed.kinds[wanted]
+    masks = {kind: kinds == index for index, kind in enumerate(KINDS)}
+    return {kind: values[mask].mean() for kind, mask in masks.items() if bool(mask.any())}
+
+
+@torch.no_grad()
+def measure(model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int = 512, vae: Any = None) -> dict[str, float]:
+    """On fresh spoilt pictures: AUC and accuracy of yes and no, and the share of answers right to the last token."""
+    user = tokenizer.convert_tokens_to_ids("<|user|>")
+    yes, no = (tokenizer(w, add_special_tokens=False)["input_ids"][0] for w in ("yes", "no"))
+    odds: list[Tensor] = []
+    truth: list[Tensor] = []
+    right: dict[str, list[bool]] = {}
+    for first in range(0, count, BATCH):
+        batch = make_batch(FRESH + first, min(BATCH, count - first), vae=vae)
+        packed = pack(tokenizer, batch.turns)
+        with autocast():
+            states = answer_states(model, look(model, batch.pixels), packed, user)
+            logits = model.lm_head(states).float()
+        asked = (packed.labels >= 0) & (packed.kinds == KINDS.index("verify"))
+        odds.append((logits[..., yes] - logits[..., no])[asked])
+        truth.append(packed.labels[asked] == yes)
+        hit = (logits.argmax(-1) == packed.labels) | (packed.labels < 0)
+        for i, row in enumerate(batch.turns):
+            own = hit[packed.owner == i], packed.segment[packed.owner == i]
+            for j, turn in enumerate(row):
+                right.setdefault(turn.kind, []).append(bool(own[0][own[1] == j].all()))
+    score, label = torch.cat(odds), torch.cat(truth)
+    wins = score[label].unsqueeze(1) - score[~label].unsqueeze(0)
+    shares = {f"{kind}_right": sum(v) / len(v) for kind, v in sorted(right.items())}
+    return {"verify_auc": float(((wins > 0) + 0.5 * (wins == 0)).float().mean()), **shares}
+
+
+def load_vae(out: Path) -> Any:
+    """The autoencoder of emoji-flow, trained beside ``out`` or embedded; None if there is none yet."""
+    from diffusers import AutoencoderKL
+
+    for folder in (out.parent / "emoji-vae" / "vae", model_dir("emoji-flow") / "vae"):
+        if (folder / "config.json").exists():
+            vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
+            return vae.eval().requires_grad_(False)
+    return None
+
+
+def save_model(folder: Path, model: Any, processor: LlavaProcessor) -> None:
+    """Write a stock folder in half precision."""
+    model.to(torch.float16).save_pretrained(folder, safe_serialization=True)
+    model.to(torch.float32)
+    processor.save_pretrained(folder)
+
+
+def main(
+    *,
+    out: Path,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    threads: int | None = None,
+) -> dict[str, float]:
+    """Train and save to ``out/model`` at every checkpoint; return what ``measure`` finds, steps and seconds."""
+    set_threads(threads)
+    torch.manual_seed(seed)
+    if minutes is None and steps is None:
+        minutes = DEFAULT_MINUTES
+    vae = load_vae(out)
+    processor = build_processor(corpus(2_000))
+    tokenizer = processor.tokenizer
+    user = tokenizer.convert_tokens_to_ids("<|user|>")
+    model, heads = build_model(tokenizer), PatchHeads()
+    model.set_attn_implementation("eager")  # CPU flash attention has a slow backward pass
+    trained = nn.ModuleDict({"model": model, "heads": heads})
+    decayed = [p for p in trained.parameters() if p.ndim > 1]
+    others = [p for p in trained.parameters() if p.ndim <= 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=PEAK_LR, betas=(0.9, 0.98))
+    ema = Ema(model, 0.998)
+
+    def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
+        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
+        ask = fraction >= LOOK_FIRST
+        easy = EASY[0] + (EASY[1] - EASY[0]) * min(1.0, fraction / 0.5)
+        first = (seed << 40) + step * BATCH
+        batch = make_batch(first, BATCH, vae=vae, easy=easy, ask=ask)
+        with autocast():
+            seen = look(model, batch.pixels)
+            patch = heads(seen, batch.kinds, batch.colors)
+            packed = pack(tokenizer, batch.turns) if ask else None
+            losses = answer_losses(model, seen, packed, user) if packed else {}
+        total = patch * (PATCH_WEIGHT if ask else 1.0)
+        for kind, value in losses.items():
+            total = total + WEIGHTS[kind] * value
+        optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(trained.parameters(), 1.0)
+        optimizer.step()
+        ema.update(model)
+        return {"patch": patch.detach(), **{k: v.detach() for k, v in losses.items()}}
+
+    averaged = build_model(tokenizer).eval()
+
+    def save(_: int) -> None:
+        ema.copy_to(averaged)
+        save_model(out / "model", averaged, processor)
+
+    state = {"trained": trained, "ema": ema, "optimizer": optimizer}
+    done, seconds = run_training(
+        "emoji-vlm",
+        step_fn,
+        state,
+        folder=out,
+        budget=Budget(steps, minutes),
+        resume=resume,
+        on_checkpoint=save,
+    )
+    save(done)
+    metrics = {**measure(averaged, tokenizer, vae=vae), "steps": done, "seconds": seconds}
+    (out / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
+    return metrics
