@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 __all__ = [
-    "aesthetic_affine",
+    "aesthetic_score",
     "bradley_terry_loss",
     "clip_s",
     "cosine",
@@ -60,9 +62,17 @@ def sigmoid_pair_loss(logits: Tensor, match: Tensor) -> Tensor:
     return -F.logsigmoid(sign * logits)
 
 
-def aesthetic_affine(embedding: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """LAION aesthetic predictor v1: w . x / |x| + b on the L2-normalised CLIP embedding.
+def aesthetic_score(
+    embedding: Tensor, layers: Sequence[tuple[Tensor, Tensor]], *, relu: bool = False
+) -> Tensor:
+    """LAION aesthetic predictors: affine layers (weight, bias) on the L2-normalised CLIP embedding; about 1 to 10.
 
-    embedding (N, D), weight (1, D), bias (1,) -> (N,), about 1 to 10.
+    embedding (N, D) -> (N,). The published predictors v1 (one layer) and v2 (five) have no activation between layers, so they are
+    affine; ``relu`` puts ReLU there, as the published relu variant does. Dropout is left out: scoring is deterministic.
     """
-    return F.linear(F.normalize(embedding, dim=-1), weight, bias).squeeze(-1)
+    x = F.normalize(embedding, dim=-1)
+    for index, (weight, bias) in enumerate(layers):
+        x = F.linear(x, weight, bias)
+        if relu and index < len(layers) - 1:
+            x = F.relu(x)
+    return x.squeeze(-1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -45,9 +46,11 @@ class ClipEncoder:
         preprocess: Preprocess | None = None,
         count_tokens: Callable[[str], int] | None = None,
         special_tokens: Sequence[str] = (),
+        prefix: str = "",
         batch_size: int = _BATCH,
     ) -> None:
         self.key = key
+        self.prefix = prefix
         self.model = model.eval().requires_grad_(False)
         self.preprocess = preprocess or Preprocess.from_open_clip(model.visual.preprocess_cfg)
         self.batch_size = batch_size
@@ -64,6 +67,14 @@ class ClipEncoder:
         if self._count_tokens is None:
             return [False] * len(prompts)
         return [self._count_tokens(self._plain(p)) > self.context_length for p in prompts]
+
+    def with_prefix(self, prefix: str) -> ClipEncoder:
+        """The same weights with ``prefix`` before every prompt; another key, since the features differ."""
+        if prefix == self.prefix:
+            return self
+        other = copy(self)
+        other.key, other.prefix = f"{self.key} {prefix!r}", prefix
+        return other
 
     @property
     def context_length(self) -> int:
@@ -124,7 +135,7 @@ class ClipEncoder:
     def _plain(self, prompt: str) -> str:
         for token in self._special_tokens:
             prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
-        return prompt
+        return self.prefix + prompt
 
 
 def load_clip(

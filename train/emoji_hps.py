@@ -1,0 +1,144 @@
+"""Train emoji-hps: emoji-clip fine-tuned on preferences between two pictures of one prompt.
+
+    t2x world train emoji-clip --out runs/emoji-clip
+    t2x world train emoji-hps --out runs/emoji-hps
+
+Loss of HPSv2 (Wu et al. 2023, arXiv 2306.09341): cross-entropy of the softmax of exp(logit_scale) cos over the two pictures. The
+preferences are made from scene truth (``t2x.world.preferences``): right scene before near miss, clean before spoilt, one fault before
+several. Differs from the paper: preferences are certain, and there are two pictures, not a ranked set.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from t2x.functional.scores import hps_preference_loss
+from t2x.scoring.clip_encoder import load_clip
+from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.preferences import preference_pair
+from t2x.world.reward_auc import near_miss_metrics
+from t2x.world.training import (
+    Budget,
+    Ema,
+    autocast,
+    learning_rate,
+    run_training,
+    set_learning_rate,
+    set_threads,
+)
+from t2x.world.weights import require_model
+
+from .emoji_clip import (
+    MAX_LOGIT_SCALE,
+    VAE_SHARE,
+    build_clip,
+    build_optimizer,
+    load_vae,
+    save_clip,
+    text_features,
+    tokenize,
+)
+
+PAIRS = 48
+PEAK_LR = 2e-4
+DEFAULT_MINUTES = 6.0
+
+
+def draw_pairs(
+    first: int, tokenizer: Any, *, vae: Any = None, count: int = PAIRS
+) -> tuple[Tensor, Tensor]:
+    """Preferences number ``first`` and on: pixels (2 * count, 3, 64, 64) in [-1, 1], the preferred ones first, and ids (count, T)."""
+    pairs = [preference_pair(first + i) for i in range(count)]
+    clean = to_pictures([p.chosen.picture for p in pairs] + [p.rejected.picture for p in pairs])
+    generator = torch.Generator().manual_seed(first)
+    spoilt, _ = corrupt(clean, generator, clean=0, vae=vae, vae_share=VAE_SHARE)
+    chosen, rejected = zip(*(p.degrade for p in pairs), strict=True)
+    rows = torch.tensor([*chosen, *rejected]).view(-1, 1, 1, 1)
+    return torch.where(rows, spoilt, clean) * 2 - 1, tokenize(tokenizer, [p.prompt for p in pairs])
+
+
+def preference_scores(model: Any, pixels: Tensor, ids: Tensor) -> Tensor:
+    """exp(logit_scale) cos of each prompt with its two pictures: (count, 2)."""
+    with autocast(), sdpa_kernel(SDPBackend.MATH):
+        image, text = model.encode_image(pixels), text_features(model, ids)
+    image = F.normalize(image.float(), dim=-1).view(2, len(ids), -1)
+    cos = torch.einsum("knd,nd->nk", image, F.normalize(text.float(), dim=-1))
+    return cos * model.logit_scale.exp()
+
+
+@torch.no_grad()
+def preference_accuracy(model: Any, tokenizer: Any, *, first: int = 10**9, count: int = 512) -> float:
+    """Share of fresh training-kind preferences that the model agrees with."""
+    scores = preference_scores(model, *draw_pairs(first, tokenizer, count=count))
+    return float((scores[:, 0] > scores[:, 1]).float().mean())
+
+
+def main(
+    *,
+    out: Path,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    threads: int | None = None,
+    start: Path | None = None,
+    vae: Path | None = None,
+) -> dict[str, float]:
+    """Fine-tune from ``start`` (emoji-clip) and save to ``out/model``; return accuracies on renders."""
+    from transformers import AutoTokenizer
+
+    set_threads(threads)
+    torch.manual_seed(seed)
+    if minutes is None and steps is None:
+        minutes = DEFAULT_MINUTES
+    folder = start or require_model("emoji-clip")
+    config = json.loads((folder / "open_clip_config.json").read_text())
+    tokenizer, autoencoder = AutoTokenizer.from_pretrained(folder), load_vae(vae)
+    model, averaged = build_clip(config), build_clip(config)
+    model.load_state_dict(load_clip(folder).model.state_dict())
+    ema = Ema(model, 0.998)
+    optimizer = build_optimizer(list(model.parameters()), PEAK_LR)
+
+    def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
+        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR, warmup=0.05))
+        batch = draw_pairs((seed << 40) + step * PAIRS, tokenizer, vae=autoencoder)
+        scores = preference_scores(model, *batch)
+        wanted = torch.tensor([1.0, 0.0]).expand_as(scores)
+        loss = hps_preference_loss(scores, wanted).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)
+        ema.update(model)
+        agreed = (scores[:, 0] > scores[:, 1]).float().mean()
+        return {"loss": loss.detach(), "accuracy": agreed}
+
+    def save(_: int) -> None:
+        ema.copy_to(averaged)
+        save_clip(averaged, tokenizer, config, out / "model")
+
+    state = {"model": model, "ema": ema, "optimizer": optimizer}
+    done, seconds = run_training(
+        "emoji-hps",
+        step_fn,
+        state,
+        folder=out,
+        budget=Budget(steps, minutes),
+        resume=resume,
+        on_checkpoint=save,
+    )
+    save(done)
+    metrics = {"preference": preference_accuracy(averaged, tokenizer)}
+    metrics |= near_miss_metrics(str(out / "model")) | {"steps": done, "seconds": seconds}
+    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
+    return metrics
