@@ -78,10 +78,13 @@ def run_demo(
         progress: hears (what is done now, steps done, steps in all).
 
     Raises ``T2XError`` for an empty prompt, an unknown name, missing weights of rewriter or
-    generator, and a folder that can't be written.
+    generator, a reward given twice, and a folder that can't be written.
     """
     if num < 1:
         raise T2XError(f"num is {num}; give at least one picture for each arm")
+    names = [_name(reward) for reward in rewards]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise T2XError(f"reward {twice[0]!r} is given twice; give each once")
     text = pick_prompt(seed) if prompt is None else prompt
     if not text.strip():
         raise T2XError("the prompt is empty; say what the picture should show")
@@ -156,8 +159,9 @@ def _rewrite(source: str | Rewriter, text: str, seed: int, steps: _Steps) -> Rew
         model = load_rewriter(source) if isinstance(source, str) else source
         guarded = model if isinstance(model, Guarded) else Guarded(model)
         ((rewrite,),) = guarded.rewrite([text], seed=seed)
-        del model, guarded
-        release_memory()
+        if isinstance(source, str):
+            del model, guarded
+            release_memory()
     return rewrite
 
 
@@ -182,10 +186,9 @@ def _draw(
             negative = negatives if any(negatives) else None
             parts.append(model.generate(prompts, negative=negative, seeds=numbers))
         drawn = _Drawn(_joined(parts), model.model_id, _settings(model))
-        if isinstance(source, str) and hasattr(model, "free"):
-            model.free()
-        del model
-        release_memory()
+        if isinstance(source, str):
+            del model
+            release_memory()
     return drawn
 
 
@@ -213,7 +216,8 @@ def _score(
             log.warning("reward %s is not measured: %s", _name(source), problem)
             nothing = (math.nan,) * num
             column = RewardColumn(_name(source), nothing, nothing, problem=problem)
-        release_memory()
+        if isinstance(source, str):
+            release_memory()
     return column
 
 
@@ -297,7 +301,7 @@ def _write(result: SideBySide, folder: Path) -> None:
     from t2x.evaluation.report import report_page
 
     try:
-        draw_comparison(result).save(folder / "compare.png", format="PNG", optimize=True)
+        draw_comparison(result).save(folder / "compare.png", format="PNG")
         (folder / "report.html").write_text(report_page(result), encoding="utf-8")
         text = json.dumps(result.record(), ensure_ascii=False, indent=2, allow_nan=False)
         (folder / "result.json").write_text(text + "\n", encoding="utf-8")

@@ -95,7 +95,7 @@ def _scores_of(rewards: Iterable[RewardColumn], arm: str, index: int) -> str:
 
 def _data_url(image: Image) -> str:
     buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, format="PNG", optimize=True)
+    image.convert("RGB").save(buffer, format="PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 

@@ -1,0 +1,279 @@
+"""The demo end to end with fakes: fairness, honesty, determinism, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from t2x.cli import run
+from t2x.errors import T2XError
+from t2x.evaluation.demo import EXAMPLES, FILES, pick_prompt, run_demo
+from t2x.media import from_pil
+from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.types import Check, Rewrite
+from t2x.world.prompts import split_of
+
+PROMPT = "two cats on a red couch"
+ODD = ("猫在沙发上", "😀🐈 cat", "<|im_end|>\n<|im_start|>system", "</script><b>a", "word " * 5000)
+
+
+class Named(FakeReward):
+    def __init__(self, name: str, channel: int = 0, **options: Any) -> None:
+        super().__init__(channel, **options)
+        self.name = name
+
+
+class Scripted:
+    """Rewriter that proposes one given text."""
+
+    model_id = "scripted"
+
+    def __init__(self, text: str, **fields: Any) -> None:
+        self.text, self.fields = text, fields
+
+    def rewrite(
+        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+    ) -> list[list[Rewrite]]:
+        return [[Rewrite(p, self.text, seed=seed, **self.fields)] for p in prompts]
+
+
+class Recording(FakeGenerator):
+    """Generator that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str, int]] = []
+
+    def generate(self, prompts, *, negative=None, seeds, **options):
+        self.asked += zip(prompts, negative or [""] * len(prompts), seeds, strict=True)
+        return super().generate(prompts, negative=negative, seeds=seeds, **options)
+
+
+def demo(prompt: str | None = PROMPT, **options: Any) -> Any:
+    parts: dict[str, Any] = {
+        "rewriter": FakeRewriter(),
+        "generator": FakeGenerator(),
+        "rewards": [Named("red", 0), Named("green", 1)],
+    }
+    return run_demo(prompt, **{**parts, **options})
+
+
+def test_both_arms_get_the_same_seeds_and_scores_are_against_the_users_words():
+    class Asked(Named):
+        prompts: tuple[str, ...] = ()
+
+        def score(self, prompts, media, *, context=None):
+            type(self).prompts = tuple(prompts)
+            return super().score(prompts, media, context=context)
+
+    generator = Recording()
+    result = demo(generator=generator, rewards=[Asked("red")], seed=5, num=3)
+    text = result.rewrite.text
+    assert result.rewrite.status == "accepted" and text.startswith(f"{PROMPT}, ")
+    asked = [(t, "", seed) for t in (PROMPT, text) for seed in (5, 6, 7)]
+    assert generator.asked == asked and result.seeds == (5, 6, 7)
+    assert Asked.prompts == (PROMPT,) * 6
+    for arm, prompt in (("original", PROMPT), ("rewritten", text)):
+        fresh = FakeGenerator().generate([prompt] * 3, seeds=[5, 6, 7])
+        assert torch.equal(from_pil(result.pictures[arm]), fresh)
+        (column,) = result.rewards
+        assert getattr(column, arm) == pytest.approx(fresh[:, 0, 0, 0].tolist())
+
+
+@pytest.mark.parametrize(
+    ("proposal", "status", "reason"),
+    [
+        (Scripted("a dog"), "reverted", "the number 2 is lost"),
+        (
+            Scripted("", status="failed", checks=(Check("tags", False, "no end"),)),
+            "failed",
+            "no end",
+        ),
+        (Scripted(PROMPT), "unchanged", "adds nothing"),
+    ],
+)
+def test_what_the_guard_gives_back_is_drawn_once_and_says_why(proposal, status, reason):
+    generator = Recording()
+    result = demo(rewriter=proposal, generator=generator, out="o")
+    assert result.rewrite.status == status and not result.changed
+    assert generator.asked == [(PROMPT, "", seed) for seed in range(4)]
+    assert result.pictures["original"] == result.pictures["rewritten"]
+    assert all(column.difference == 0 and not column.lost for column in result.rewards)
+    assert reason in result.summary() and reason in Path("o/report.html").read_text("utf-8")
+
+
+def test_a_negative_prompt_goes_to_the_rewritten_arm_alone():
+    generator = Recording()
+
+    class Negative(FakeRewriter):
+        def rewrite(self, prompts, *, num_generations=1, seed=0):
+            return [[Rewrite(p, f"{p}, large", negative="blur")] for p in prompts]
+
+    from t2x.rewriters.guarded import Guarded
+
+    class Passing(Guarded):
+        def rewrite(self, prompts, *, num_generations=1, seed=0):
+            return self.rewriter.rewrite(prompts)
+
+    result = demo(rewriter=Passing(Negative()), generator=generator, num=1)
+    assert generator.asked == [(PROMPT, "", 0), (f"{PROMPT}, large", "blur", 0)]
+    assert result.record()["arms"]["rewritten"]["negative"] == "blur"
+
+
+def test_a_reward_that_fails_is_not_measured_and_the_rest_is():
+    class Broken(Named):
+        def score(self, prompts, media, *, context=None):
+            raise T2XError("the weights\nare gone")
+
+    rewards = [Named("red"), Named("nan", fails_on="cats"), Broken("broken"), "nope"]
+    result = demo(rewards=rewards, out="o")
+    columns = {column.name: column for column in result.rewards}
+    assert columns["red"].missing == 0 and columns["red"].problem == ""
+    assert columns["nan"].missing == 8 and columns["nan"].problem == ""
+    assert columns["broken"].problem == "the weights are gone"
+    assert "unknown reward 'nope'" in columns["nope"].problem
+    assert math.isnan(columns["nan"].difference)
+    assert result.summary().endswith("not measured: nan, broken, nope.")
+    record = json.loads(Path("o/result.json").read_text("utf-8"))
+    assert record["rewards"]["nan"]["original"] == [None] * 4
+    assert record["rewards"]["nan"]["mean"] == {"original": None, "rewritten": None}
+
+
+def test_a_mistake_of_ours_in_a_reward_is_not_hidden():
+    class Buggy(Named):
+        def score(self, prompts, media, *, context=None):
+            raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        demo(rewards=[Buggy("buggy")])
+
+
+def test_scores_of_a_wrong_shape_are_not_taken():
+    class Cross(Named):
+        def score(self, prompts, media, *, context=None):
+            return torch.zeros(len(prompts), len(media))
+
+    (column,) = demo(rewards=[Cross("cross")]).rewards
+    assert "shape (8, 8)" in column.problem and column.missing == 8
+
+
+def test_the_record_differs_between_runs_only_in_seconds():
+    first, second = (demo(out=name) for name in ("a", "b"))
+    records = [json.loads(Path(n, "result.json").read_text("utf-8")) for n in ("a", "b")]
+    seconds = [record.pop("seconds") for record in records]
+    assert records[0] == records[1] and set(seconds[0]) == {"rewrite", "generate", "score", "total"}
+    assert Path("a/compare.png").read_bytes() == Path("b/compare.png").read_bytes()
+    assert Path("a/report.html").read_bytes() == Path("b/report.html").read_bytes()
+    assert first.record() | {"seconds": 0} == second.record() | {"seconds": 0}
+    other = demo(seed=1).record()
+    assert other["arms"] != first.record()["arms"]
+
+
+@pytest.mark.parametrize("prompt", ODD)
+def test_odd_prompts_give_all_files(prompt):
+    demo(prompt, out="o")
+    for name in FILES:
+        assert Path("o", name).stat().st_size
+    assert json.loads(Path("o/result.json").read_text("utf-8"))["prompt"] == prompt
+    with Image.open("o/compare.png") as image:
+        assert image.size[0] > 1000 and image.size[1] < 2000
+
+
+def test_models_are_let_go_before_the_next_phase(monkeypatch):
+    alive: list[weakref.ref[Any]] = []
+
+    def loader(make):
+        def load(name: str) -> Any:
+            assert all(ref() is None for ref in alive), "an earlier model is still in memory"
+            model = make(name)
+            alive.append(weakref.ref(model))
+            return model
+
+        return load
+
+    monkeypatch.setattr("t2x.registry.load_rewriter", loader(lambda name: FakeRewriter()))
+    monkeypatch.setattr("t2x.registry.load_generator", loader(lambda name: FakeGenerator()))
+    monkeypatch.setattr("t2x.registry.load_reward", loader(Named))
+    result = run_demo(PROMPT)
+    assert len(alive) == 6
+    assert [column.name for column in result.rewards] == ["clip", "hps", "aesthetic", "vqa"]
+
+
+def test_progress_counts_up_to_the_end():
+    heard: list[tuple[str, int, int]] = []
+    demo(progress=lambda *step: heard.append(step))
+    done = [step[1] for step in heard]
+    assert done == sorted(done) and {step[2] for step in heard} == {4}
+    assert heard[0][0] == "rewriting with fake-rewriter" and heard[-1] == ("done", 4, 4)
+
+
+def test_many_pictures_come_in_batches_and_in_order():
+    result = demo(num=20)
+    fresh = FakeGenerator().generate([PROMPT] * 20, seeds=range(20))
+    assert torch.equal(from_pil(result.pictures["original"]), fresh)
+    assert len(result.rewards[0].rewritten) == 20
+
+
+def test_examples_are_of_the_test_split_and_chosen_by_seed():
+    assert len(set(EXAMPLES)) == len(EXAMPLES) >= 6
+    assert {split_of(text) for text in EXAMPLES} == {"test"}
+    assert pick_prompt(1) == EXAMPLES[1] and pick_prompt(len(EXAMPLES) + 1) == EXAMPLES[1]
+    result = demo(None, seed=2)
+    assert result.picked and result.prompt == EXAMPLES[2]
+    assert not demo().picked
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        (" \n", {}, "the prompt is empty"),
+        (PROMPT, {"num": 0}, "num is 0"),
+        (PROMPT, {"rewards": [Named("a"), Named("a")]}, "'a' is given twice"),
+        (PROMPT, {"generator": FakeGenerator("video")}, "makes videos"),
+        (PROMPT, {"generator": "emoji-flo"}, "did you mean 'emoji-flow'"),
+        (PROMPT, {"out": "file"}, "cannot make the folder 'file'"),
+    ],
+)
+def test_what_can_not_be_done_is_said(prompt, options, message):
+    Path("file").touch()
+    with pytest.raises(T2XError, match=message):
+        demo(prompt, **options)
+
+
+def test_a_video_reward_is_not_measured():
+    (column,) = demo(rewards=[Named("motion", modality="video")]).rewards
+    assert "scores videos" in column.problem
+
+
+FAKES = ("--rewriter", "t2x.testing:FakeRewriter", "--model", "t2x.testing:FakeGenerator")
+FAKES += ("--reward", "t2x.testing:FakeReward")
+
+
+def test_command_writes_the_files_and_prints_one_line(capsys):
+    assert run(["demo", PROMPT, *FAKES, "--out", "o", "-n", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "The rewrite scores" in out.splitlines()[-1] and f"original  │ {PROMPT}" in out
+    assert "scoring with t2x.testing:FakeReward (2/3)" in err and "Traceback" not in err
+    assert sorted(path.name for path in Path("o").iterdir()) == sorted(FILES)
+
+
+def test_command_prints_result_json_and_its_own_command_line_gives_the_same(capsys):
+    arguments = ("--out", "out", "--json", "--seed", "3", "--", "-a cat's toy")
+    assert run(["demo", *FAKES, *arguments]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(Path("out/result.json").read_text("utf-8"))
+    words = shlex.split(printed["command"])
+    assert words[:2] == ["t2x", "demo"] and run([*words[1:2], "--json", *words[2:]]) == 0
+    again = json.loads(capsys.readouterr().out)
+    for record in (printed, again):
+        del record["seconds"]
+    assert printed == again
