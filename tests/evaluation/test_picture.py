@@ -27,7 +27,7 @@ NAN = math.nan
 
 def checker(color: str, size: tuple[int, int] = (64, 64)) -> Image.Image:
     image = Image.new("RGB", size, color)
-    for x in range(0, size[0], 2):
+    for x in range(0, size[0], 2) if size == (64, 64) else ():
         image.putpixel((x, 0), (255, 255, 255))
     return image
 
