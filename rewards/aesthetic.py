@@ -1,9 +1,11 @@
-"""Aesthetic predictors of LAION form: a small head on the L2-normalised CLIP image embedding, about 1 to 10; the prompt plays no part.
+"""Aesthetic predictors of LAION form: a small head on the L2-normalised CLIP image embedding, about
+1 to 10; the prompt plays no part.
 
-    load_reward("aesthetic")                              the embedded emoji-aesthetic, which shares emoji-clip
+    load_reward("aesthetic")     the embedded emoji-aesthetic, whose encoder is emoji-clip
 
-A head is a folder with ``head.safetensors`` and ``config.json`` (``encoder``, ``activation``), or a state dict file of LAION's own, v1
-(``weight``, ``bias``) or v2 (``layers.0.weight``, ...), together with ``encoder``.
+A head is a folder with ``head.safetensors`` and ``config.json`` (``encoder``, ``activation``), or a
+state dict file of LAION's own, v1 (``weight``, ``bias``) or v2 (``layers.0.weight``, ...), together
+with ``encoder``.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ def load(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> EncoderReward:
-    """Load a head and its encoder; ``encoder`` and ``activation`` ("none", "relu") replace what the folder's config says.
+    """Load a head and its encoder; ``encoder`` and ``activation`` ("none", "relu") replace what the
+    folder's config says.
 
-    Raises ``T2XError`` for a missing file, an unknown layout or a head that does not fit the encoder.
+    Raises ``T2XError`` for a missing file, an unknown layout or a head that does not fit the
+    encoder.
     """
     weights, config = _read(source)
     clip = load_clip(_known(encoder or config.get("encoder"), source), device=device, dtype=dtype)
@@ -82,7 +86,8 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         path = path / "head.safetensors"
     if not path.is_file():
         raise T2XError(
-            f"there is no aesthetic head at {str(path)!r}; give an embedded name, a folder with head.safetensors, or a file"
+            f"there is no aesthetic head at {str(path)!r}; give an embedded name, a folder with "
+            "head.safetensors, or a file"
         )
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
@@ -93,12 +98,14 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _layers(weights: Mapping[str, Tensor], source: str | Path) -> list[tuple[Tensor, Tensor]]:
-    """Affine layers in order: v1 has one without a name, v2 numbers them with gaps where dropout lies."""
+    """Affine layers in order: v1 has one without a name, v2 numbers them with gaps where dropout
+    lies.
+    """
     names = [k.removesuffix("weight") for k in weights if k.endswith("weight")]
     names.sort(key=lambda n: int("".join(c for c in n if c.isdigit()) or 0))
     layers = [(weights[f"{n}weight"], weights[f"{n}bias"]) for n in names if f"{n}bias" in weights]
     if not layers or len(layers) * 2 != len(weights):
         raise T2XError(
-            f"{str(source)!r} is no aesthetic head: its tensors are {', '.join(sorted(weights)[:6])}"
+            f"{str(source)!r} is no aesthetic head; its tensors: {', '.join(sorted(weights)[:6])}"
         )
     return layers

@@ -1,11 +1,13 @@
-"""CLIPScore: how well a picture and a prompt fit, by the cosine of their CLIP embeddings (Hessel et al. 2021, arXiv 2104.08718).
+"""CLIPScore: how well a picture and a prompt fit, by the cosine of their CLIP embeddings (Hessel et
+al. 2021, arXiv 2104.08718).
 
-    load_reward("clip")                                   the embedded emoji-clip
-    load_reward("clip", source="hf-hub:owner/model")      any open_clip checkpoint, folder or loaded (model, tokenizer)
+    load_reward("clip")                                 the embedded emoji-clip
+    load_reward("clip", source="hf-hub:owner/model")    any open_clip checkpoint, folder or object
 
-Toolkits disagree about what "CLIPScore" is, so the scale is named: ``cos`` (raw), ``clipscore`` (2.5 max(cos, 0), the paper's, whose captions
-also get the prefix "A photo depicts "), ``x100`` (100 cos; differs from torchmetrics, which clamps the mean at 0), ``logit`` (the
-model's own temperature, exp(logit_scale) cos).
+Toolkits disagree about what "CLIPScore" is, so the scale is named: ``cos`` (raw), ``clipscore``
+(2.5 max(cos, 0), the paper's, whose captions also get the prefix "A photo depicts "), ``x100`` (100
+cos; differs from torchmetrics, which clamps the mean at 0), ``logit`` (the model's own temperature,
+exp(logit_scale) cos).
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def load(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> EncoderReward:
-    """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key of ``SCALES``.
+    """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key
+    of ``SCALES``.
 
     Raises ``T2XError`` for an unknown scale or a source that can't be loaded.
     """

@@ -1,11 +1,13 @@
-"""Human-preference scores of CLIP form: HPS (Wu et al. 2023, arXiv 2306.09341) and PickScore (Kirstain et al. 2023, arXiv 2305.01569).
+"""Human-preference scores of CLIP form: HPS (Wu et al. 2023, arXiv 2306.09341) and PickScore
+(Kirstain et al. 2023, arXiv 2305.01569).
 
     load_reward("hps")                                    the embedded emoji-hps
     load_reward("hps", source="ViT-H-14:/models/HPS_v2.1_compressed.pt", preprocess=HPS_PREPROCESS)
 
-A CLIP fine-tuned on which of two pictures of one prompt people like better, so scores compare pictures of the same prompt only. Scales:
-``cos`` (what the ``hpsv2`` package's score() gives), ``x100`` (what its benchmark prints), ``logit`` (PickScore; a softmax of it over pictures
-of one prompt is the odds of each being preferred).
+A CLIP fine-tuned on which of two pictures of one prompt people like better, so scores compare
+pictures of the same prompt only. Scales: ``cos`` (what the ``hpsv2`` package's score() gives),
+``x100`` (what its benchmark prints), ``logit`` (PickScore; a softmax of it over pictures of one
+prompt is the odds of each being preferred).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ SCALES: dict[str, tuple[float, float]] = {
     "x100": (-100.0, 100.0),
     "logit": (-math.inf, math.inf),
 }
-# HPSv2 fits the longer side and pads with black, unlike the CLIP that it was tuned from; antialiased, as torchvision >= 0.17 does.
+# HPSv2 fits the longer side and pads with black, unlike the CLIP that it was tuned from;
+# antialiased, as torchvision >= 0.17 does.
 HPS_PREPROCESS = Preprocess(
     size=(224, 224),
     mean=(0.48145466, 0.4578275, 0.40821073),
@@ -50,9 +53,11 @@ def load(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> EncoderReward:
-    """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key of ``SCALES``.
+    """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key
+    of ``SCALES``.
 
-    ``preprocess`` replaces what the weights' configuration says. Raises ``T2XError`` for an unknown scale.
+    ``preprocess`` replaces what the weights' configuration says. Raises ``T2XError`` for an unknown
+    scale.
     """
     if scale not in SCALES:
         raise T2XError(f"unknown scale {scale!r}; allowed: {', '.join(SCALES)}")

@@ -1,10 +1,12 @@
-"""Train emoji-aesthetic: a head on emoji-clip's L2-normalised image embedding that rates how clean a picture is, from 1 to 10.
+"""Train emoji-aesthetic: a head on emoji-clip's L2-normalised image embedding that rates how clean
+a picture is, from 1 to 10.
 
     t2x world train emoji-aesthetic --out runs/emoji-aesthetic
 
-Form of LAION's aesthetic predictors (linear v1, layers without activation in v2, and their relu variant, which this is). No person rated
-these pictures: the target is what went into them. A clean studio picture rates 10, a snapshot (dull light, clutter, pushed objects) 5.5, and
-what noise, blur, lost parts and the like take away is taken off.
+Form of LAION's aesthetic predictors (linear v1, layers without activation in v2, and their relu
+variant, which this is). No person rated these pictures: the target is what went into them. A clean
+studio picture rates 10, a snapshot (dull light, clutter, pushed objects) 5.5, and what noise, blur,
+lost parts and the like take away is taken off.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from t2x.world.reward_auc import auc
 from t2x.world.training import Budget, learning_rate, run_training, set_learning_rate, set_threads
 from t2x.world.weights import require_model
 
-from .emoji_clip import VAE_SHARE, build_optimizer, load_vae
+from .emoji_clip import VAE_SHARE, build_optimizer, load_drawer
 
 HIDDEN = 64
 PICTURES, HELD_OUT = 6_000, 600
@@ -39,11 +41,17 @@ SNAPSHOT = 0.5
 
 
 @torch.no_grad()
-def embed(encoder: ClipEncoder, first: int, count: int, *, vae: Any = None) -> tuple[Tensor, Tensor]:
-    """Image embeddings (count, D) of spoilt pictures number ``first`` and on, and their ratings (count,) in [1, 10]."""
+def embed(
+    encoder: ClipEncoder, first: int, count: int, *, vae: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Image embeddings (count, D) of spoilt pictures number ``first`` and on, and their ratings
+    (count,) in [1, 10].
+    """
     rows, ratings = [], []
     for start in range(first, first + count, CHUNK):
-        pairs = [sample_pair((1 << 36) + i) for i in range(start, min(start + CHUNK, first + count))]
+        pairs = [
+            sample_pair((1 << 36) + i) for i in range(start, min(start + CHUNK, first + count))
+        ]
         generator = torch.Generator().manual_seed(start)
         pictures = to_pictures([p.picture for p in pairs])
         pictures, lost = corrupt(pictures, generator, vae=vae, vae_share=VAE_SHARE)
@@ -96,15 +104,18 @@ def main(
     resume: bool = True,
     threads: int | None = None,
     encoder: Path | None = None,
-    vae: Path | None = None,
+    drawer: Path | None = None,
     pictures: int = PICTURES,
 ) -> dict[str, float]:
-    """Train on ``pictures`` embeddings of ``encoder`` (emoji-clip) and save to ``out/model``; return errors on fresh pictures."""
+    """Train on ``pictures`` embeddings of ``encoder`` (emoji-clip) and save to ``out/model``;
+    return errors on fresh pictures.
+    """
     set_threads(threads)
     if minutes is None and steps is None:
         steps = DEFAULT_STEPS
     clip = load_clip(encoder or require_model("emoji-clip"))
-    autoencoder = load_vae(vae)
+    pipeline = load_drawer(drawer)
+    autoencoder = pipeline.vae if pipeline is not None else None
     data, ratings = embed(clip, (seed << 24) + HELD_OUT, pictures, vae=autoencoder)
     torch.manual_seed(seed)
     head = build_head(data.shape[1])

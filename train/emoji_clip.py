@@ -1,18 +1,22 @@
-"""Train emoji-clip: a stock open_clip model (ViT on 8-pixel patches, causal text transformer) for the world's pictures.
+"""Train emoji-clip: a stock open_clip model (ViT on 8-pixel patches, causal text transformer) for
+the world's pictures.
 
     t2x world train emoji-clip --out runs/emoji-clip
 
-Contrastive loss (Radford et al. 2021, arXiv 2103.00020) with hard negatives: a batch holds families of scenes that differ by one change
-(colours traded, count off by one, relation turned, another class), each with its picture and two texts. A text-picture pair that fits by
-accident is left out. Added to it, so that cosines compare across prompts: the sigmoid loss of SigLIP (Zhai et al. 2023, arXiv 2303.15343)
-within families, whose scale and bias are not kept.
+Contrastive loss (Radford et al. 2021, arXiv 2103.00020) with hard negatives: a batch holds families
+of scenes that differ by one change (colours traded, count off by one, relation turned, another
+class), each with its picture and two texts. A text-picture pair that fits by accident is left out.
+Added to it, so that cosines compare across prompts: the sigmoid loss of SigLIP (Zhai et al. 2023,
+arXiv 2303.15343) within families, whose scale and bias are not kept.
 
-Texts are what users type (training kinds) and careful captions; pictures are renders, most of them spoilt (``t2x.world.corruption``).
+Texts are what users type (training kinds) and careful captions; pictures are renders, most of them
+spoilt (``t2x.world.corruption``).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -27,8 +31,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from t2x.functional.scores import sigmoid_pair_loss
-from t2x.world.captions import sample_pair, training_scene
-from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.captions import caption, sample_pair, training_scene
+from t2x.world.corruption import corrupt, partly_denoised, to_pictures
 from t2x.world.preferences import Shown, near_miss, prompt_for, satisfies, show
 from t2x.world.prompts import training_prompts
 from t2x.world.reward_auc import near_miss_metrics
@@ -44,21 +48,29 @@ from t2x.world.training import (
 )
 from t2x.world.weights import is_present, model_dir
 
+log = logging.getLogger(__name__)
+
 FAMILIES, VARIANTS, TEXTS = 32, 3, 2
 PEAK_LR = 1e-3
 SIGMOID_WEIGHT = 0.5
 MAX_LOGIT_SCALE = math.log(100)
-VAE_SHARE = 0.1
+VAE_SHARE = REDRAWN_SHARE = 0.1
 DEFAULT_MINUTES = 12.0
 VISION = {"image_size": 64, "patch_size": 8, "width": 192, "layers": 4, "head_width": 48}
 EMBED_DIM = 192
-PREPROCESS = {"mean": [0.5] * 3, "std": [0.5] * 3, "interpolation": "bicubic", "resize_mode": "squash"}
+PREPROCESS = {
+    "mean": [0.5] * 3,
+    "std": [0.5] * 3,
+    "interpolation": "bicubic",
+    "resize_mode": "squash",
+}
 
 
 def build_config(tokenizer: Any) -> dict[str, Any]:
     """The ``open_clip_config.json`` of the model.
 
-    ``pool_type`` "eos" matters: by default open_clip pools at the highest token id, which in this vocabulary is some word, silently.
+    ``pool_type`` "eos" matters: by default open_clip pools at the highest token id, which in this
+    vocabulary is some word, silently.
     """
     text = {
         "context_length": MAX_TOKENS,
@@ -76,7 +88,9 @@ def build_config(tokenizer: Any) -> dict[str, Any]:
 
 
 def build_tokenizer() -> Any:
-    """CLIP's byte-level tokenizer with merges learnt from captions and user prompts of the training kinds."""
+    """CLIP's byte-level tokenizer with merges learnt from captions and user prompts of the training
+    kinds.
+    """
     texts = [sample_pair(i).text for i in range(3_000)]
     return build_clip_tokenizer([*texts, *(p.text for p in training_prompts(3_000))])
 
@@ -89,7 +103,9 @@ def build_clip(config: Mapping[str, Any]) -> Any:
 
 
 def save_clip(model: Any, tokenizer: Any, config: Mapping[str, Any], folder: Path) -> None:
-    """Write a folder that ``open_clip.create_model_and_transforms("local-dir:...")`` reads; weights in half precision."""
+    """Write a folder that ``open_clip.create_model_and_transforms("local-dir:...")`` reads; weights
+    in half precision.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
     weights = {k: v.detach().half().contiguous() for k, v in model.state_dict().items()}
@@ -97,21 +113,51 @@ def save_clip(model: Any, tokenizer: Any, config: Mapping[str, Any], folder: Pat
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
-def load_vae(folder: Path | None) -> Any:
-    """The autoencoder of emoji-flow, or None where it is not trained yet."""
+def load_drawer(folder: Path | None) -> Any:
+    """The emoji-flow pipeline that redraws training pictures: from ``folder``, the embedded one
+    without; None where there is none.
+    """
     if folder is None and is_present("emoji-flow"):
-        folder = model_dir("emoji-flow") / "vae"
+        folder = model_dir("emoji-flow")
     if folder is None:
+        log.warning("no emoji-flow yet: training goes on without pictures that it has redrawn")
         return None
-    from diffusers import AutoencoderKL
+    from diffusers import StableDiffusionPipeline
 
-    return AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32).eval().requires_grad_(False)
+    return StableDiffusionPipeline.from_pretrained(folder, torch_dtype=torch.float32)
+
+
+def spoil(shown: Sequence[Shown], number: int, drawer: Any, *, clean: float = 0.3) -> Tensor:
+    """Pictures (P, 3, 64, 64) in [0, 1] as reward models meet them: corrupted, through the VAE, or
+    partly redrawn by the generator.
+    """
+    generator = torch.Generator().manual_seed(number)
+    vae = drawer.vae if drawer is not None else None
+    pictures = to_pictures([s.picture for s in shown])
+    pictures, _ = corrupt(pictures, generator, clean=clean, vae=vae, vae_share=VAE_SHARE)
+    if drawer is not None:
+        chosen = torch.rand(len(shown), generator=generator) < REDRAWN_SHARE
+        rows = chosen.nonzero().flatten()
+        if len(rows):
+            pictures[rows] = redraw([shown[i] for i in rows], generator, drawer)
+    return pictures
+
+
+def redraw(shown: Sequence[Shown], generator: torch.Generator, drawer: Any) -> Tensor:
+    """Let the generator draw the last part of each picture: noise of 0.3 to 0.7, its own scene as
+    the prompt.
+    """
+    texts = [caption(s.scene, "sentence", 0) for s in shown]
+    sigma = 0.3 + 0.4 * torch.rand(len(shown), generator=generator)
+    pictures = to_pictures([s.picture for s in shown])
+    with autocast():
+        return partly_denoised(drawer, pictures, texts, generator, sigma=sigma).float()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures (P, 3, 64, 64) in [-1, 1], token ids (T, L), ``owner`` (T,): the picture of each text, and ``fits`` (T, P) bool: pairs
-    other than a text's own that fit as well, or may.
+    """Pictures (P, 3, 64, 64) in [-1, 1], token ids (T, L), ``owner`` (T,): the picture of each
+    text, and ``fits`` (T, P) bool: pairs other than a text's own that fit as well, or may.
     """
 
     pixels: Tensor
@@ -139,31 +185,32 @@ def also_fits(owners: Sequence[int], shown: Sequence[Shown]) -> Tensor:
     return rows
 
 
-def draw_batch(number: int, tokenizer: Any, *, easy: float = 0.0, vae: Any = None) -> Batch:
-    """The training batch of one step; it depends on ``number`` alone."""
+def draw_batch(number: int, tokenizer: Any, *, easy: float = 0.0, drawer: Any = None) -> Batch:
+    """The training batch of one step; it depends on ``number`` (and the drawer) alone."""
     rng = random.Random(f"clip {number}")
     shown = [s for _ in range(FAMILIES) for s in draw_family(rng, easy=easy)]
     owners = [i for i in range(len(shown)) for _ in range(TEXTS)]
     texts = [prompt_for(shown[i], rng) for i in owners]
-    generator = torch.Generator().manual_seed(number)
-    pixels, _ = corrupt(
-        to_pictures([s.picture for s in shown]), generator, vae=vae, vae_share=VAE_SHARE
-    )
-    return Batch(
-        pixels * 2 - 1, tokenize(tokenizer, texts), torch.tensor(owners), also_fits(owners, shown)
-    )
+    pixels = spoil(shown, number, drawer) * 2 - 1
+    return Batch(pixels, tokenize(tokenizer, texts), torch.tensor(owners), also_fits(owners, shown))
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> Tensor:
     """Token ids as open_clip's tokenizer wrapper makes them: (N, T)."""
     ids: Tensor = tokenizer(
-        list(texts), padding="max_length", truncation=True, max_length=MAX_TOKENS, return_tensors="pt"
+        list(texts),
+        padding="max_length",
+        truncation=True,
+        max_length=MAX_TOKENS,
+        return_tensors="pt",
     ).input_ids
     return ids
 
 
 def text_features(model: Any, ids: Tensor) -> Tensor:
-    """``model.encode_text`` without the work on padding: texts are cut to the longest of their half, sorted by length."""
+    """``model.encode_text`` without the work on padding: texts are cut to the longest of their
+    half, sorted by length.
+    """
     ends = (ids == model.text_eos_id).int().argmax(1)
     order = ends.argsort()
     out = []
@@ -176,14 +223,18 @@ def text_features(model: Any, ids: Tensor) -> Tensor:
 
 
 def cosines(model: Any, batch: Batch) -> Tensor:
-    """Cosine of every text with every picture: (T, P). Plain attention: the fused kernel's backward is slower on CPUs."""
+    """Cosine of every text with every picture: (T, P). Plain attention: the fused kernel's backward
+    is slower on CPUs.
+    """
     with autocast(), sdpa_kernel(SDPBackend.MATH):
         image, text = model.encode_image(batch.pixels), text_features(model, batch.ids)
     return F.normalize(text.float(), dim=-1) @ F.normalize(image.float(), dim=-1).T
 
 
 def contrastive_loss(cos: Tensor, scale: Tensor, batch: Batch) -> Tensor:
-    """Symmetric cross-entropy over texts x pictures, (T, P) cosines; accidental matches are left out."""
+    """Symmetric cross-entropy over texts x pictures, (T, P) cosines; accidental matches are left
+    out.
+    """
     logits = (cos * scale).masked_fill(batch.fits, -torch.inf)
     by_text = F.cross_entropy(logits, batch.owner)
     own = F.one_hot(batch.owner, cos.shape[1]).T.float()
@@ -218,17 +269,18 @@ def main(
     seed: int = 0,
     resume: bool = True,
     threads: int | None = None,
-    vae: Path | None = None,
+    drawer: Path | None = None,
 ) -> dict[str, float]:
     """Train and save to ``out/model``; return accuracies over near misses on renders.
 
-    ``vae``: folder of emoji-flow's autoencoder, for round trips; the embedded one by default, none if there is none.
+    ``drawer``: folder of an emoji-flow pipeline that redraws some of the pictures; the embedded one
+    by default, none if there is none.
     """
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
-    tokenizer, autoencoder = build_tokenizer(), load_vae(vae)
+    tokenizer, pipeline = build_tokenizer(), load_drawer(drawer)
     config = build_config(tokenizer)
     model, averaged = build_clip(config), build_clip(config)
     aux = nn.ParameterDict({"scale": torch.tensor(2.3), "bias": torch.tensor(0.3)})
@@ -238,7 +290,7 @@ def main(
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         easy = 0.5 if fraction < 0.15 else 0.0
-        batch = draw_batch((seed << 32) + step, tokenizer, easy=easy, vae=autoencoder)
+        batch = draw_batch((seed << 32) + step, tokenizer, easy=easy, drawer=pipeline)
         cos = cosines(model, batch)
         loss = contrastive_loss(cos, model.logit_scale.exp(), batch)
         within = family_loss(cos, aux, batch)

@@ -3,9 +3,10 @@
     t2x world train emoji-clip --out runs/emoji-clip
     t2x world train emoji-hps --out runs/emoji-hps
 
-Loss of HPSv2 (Wu et al. 2023, arXiv 2306.09341): cross-entropy of the softmax of exp(logit_scale) cos over the two pictures. The
-preferences are made from scene truth (``t2x.world.preferences``): right scene before near miss, clean before spoilt, one fault before
-several. Differs from the paper: preferences are certain, and there are two pictures, not a ranked set.
+Loss of HPSv2 (Wu et al. 2023, arXiv 2306.09341): cross-entropy of the softmax of exp(logit_scale)
+cos over the two pictures. The preferences are made from scene truth (``t2x.world.preferences``):
+right scene before near miss, clean before spoilt, one fault before several. Differs from the paper:
+preferences are certain, and there are two pictures, not a ranked set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from t2x.functional.scores import hps_preference_loss
 from t2x.scoring.clip_encoder import load_clip
-from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.corruption import to_pictures
 from t2x.world.preferences import preference_pair
 from t2x.world.reward_auc import near_miss_metrics
 from t2x.world.training import (
@@ -38,11 +39,11 @@ from t2x.world.weights import require_model
 
 from .emoji_clip import (
     MAX_LOGIT_SCALE,
-    VAE_SHARE,
     build_clip,
     build_optimizer,
-    load_vae,
+    load_drawer,
     save_clip,
+    spoil,
     text_features,
     tokenize,
 )
@@ -53,16 +54,18 @@ DEFAULT_MINUTES = 6.0
 
 
 def draw_pairs(
-    first: int, tokenizer: Any, *, vae: Any = None, count: int = PAIRS
+    first: int, tokenizer: Any, *, drawer: Any = None, count: int = PAIRS
 ) -> tuple[Tensor, Tensor]:
-    """Preferences number ``first`` and on: pixels (2 * count, 3, 64, 64) in [-1, 1], the preferred ones first, and ids (count, T)."""
+    """Preferences number ``first`` and on: pixels (2 * count, 3, 64, 64) in [-1, 1], the preferred
+    ones first, and ids (count, T).
+    """
     pairs = [preference_pair(first + i) for i in range(count)]
-    clean = to_pictures([p.chosen.picture for p in pairs] + [p.rejected.picture for p in pairs])
-    generator = torch.Generator().manual_seed(first)
-    spoilt, _ = corrupt(clean, generator, clean=0, vae=vae, vae_share=VAE_SHARE)
-    chosen, rejected = zip(*(p.degrade for p in pairs), strict=True)
-    rows = torch.tensor([*chosen, *rejected]).view(-1, 1, 1, 1)
-    return torch.where(rows, spoilt, clean) * 2 - 1, tokenize(tokenizer, [p.prompt for p in pairs])
+    shown = [*(p.chosen for p in pairs), *(p.rejected for p in pairs)]
+    degrade = [*(p.degrade[0] for p in pairs), *(p.degrade[1] for p in pairs)]
+    pixels = to_pictures([s.picture for s in shown])
+    rows = torch.tensor(degrade).nonzero().flatten()
+    pixels[rows] = spoil([shown[i] for i in rows], first, drawer, clean=0)
+    return pixels * 2 - 1, tokenize(tokenizer, [p.prompt for p in pairs])
 
 
 def preference_scores(model: Any, pixels: Tensor, ids: Tensor) -> Tensor:
@@ -75,7 +78,9 @@ def preference_scores(model: Any, pixels: Tensor, ids: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def preference_accuracy(model: Any, tokenizer: Any, *, first: int = 10**9, count: int = 512) -> float:
+def preference_accuracy(
+    model: Any, tokenizer: Any, *, first: int = 10**9, count: int = 512
+) -> float:
     """Share of fresh training-kind preferences that the model agrees with."""
     scores = preference_scores(model, *draw_pairs(first, tokenizer, count=count))
     return float((scores[:, 0] > scores[:, 1]).float().mean())
@@ -90,9 +95,11 @@ def main(
     resume: bool = True,
     threads: int | None = None,
     start: Path | None = None,
-    vae: Path | None = None,
+    drawer: Path | None = None,
 ) -> dict[str, float]:
-    """Fine-tune from ``start`` (emoji-clip) and save to ``out/model``; return accuracies on renders."""
+    """Fine-tune from ``start`` (emoji-clip) and save to ``out/model``; return accuracies on
+    renders.
+    """
     from transformers import AutoTokenizer
 
     set_threads(threads)
@@ -101,7 +108,7 @@ def main(
         minutes = DEFAULT_MINUTES
     folder = start or require_model("emoji-clip")
     config = json.loads((folder / "open_clip_config.json").read_text())
-    tokenizer, autoencoder = AutoTokenizer.from_pretrained(folder), load_vae(vae)
+    tokenizer, pipeline = AutoTokenizer.from_pretrained(folder), load_drawer(drawer)
     model, averaged = build_clip(config), build_clip(config)
     model.load_state_dict(load_clip(folder).model.state_dict())
     ema = Ema(model, 0.998)
@@ -109,7 +116,7 @@ def main(
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR, warmup=0.05))
-        batch = draw_pairs((seed << 40) + step * PAIRS, tokenizer, vae=autoencoder)
+        batch = draw_pairs((seed << 40) + step * PAIRS, tokenizer, drawer=pipeline)
         scores = preference_scores(model, *batch)
         wanted = torch.tensor([1.0, 0.0]).expand_as(scores)
         loss = hps_preference_loss(scores, wanted).mean()

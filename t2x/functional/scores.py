@@ -20,19 +20,24 @@ __all__ = [
 
 
 def cosine(image: Tensor, text: Tensor) -> Tensor:
-    """Cosine of matching rows: image (N, D), text (N, D) -> (N,) in [-1, 1]. Reduced in float32 or wider."""
+    """Cosine of matching rows: image (N, D), text (N, D) -> (N,) in [-1, 1]. Reduced in float32 or
+    wider.
+    """
     wide = torch.promote_types(image.dtype, torch.float32)
     a, b = F.normalize(image.to(wide), dim=-1), F.normalize(text.to(wide), dim=-1)
     return (a * b).sum(-1)
 
 
 def clip_s(cos: Tensor, *, weight: float = 2.5) -> Tensor:
-    """CLIPScore, w * max(cos, 0), per item (Hessel et al. 2021, arXiv 2104.08718, section 3): (N,) -> (N,) in [0, w]."""
+    """CLIPScore, w * max(cos, 0), per item (Hessel et al. 2021, arXiv 2104.08718, section 3): (N,)
+    -> (N,) in [0, w].
+    """
     return weight * cos.clamp(min=0)
 
 
 def scaled_cosine(cos: Tensor, logit_scale: Tensor | float) -> Tensor:
-    """PickScore, exp(logit_scale) * cos, and with log(100) the x100 scale (Kirstain et al. 2023, arXiv 2305.01569, eq. 1).
+    """PickScore, exp(logit_scale) * cos, and with log(100) the x100 scale (Kirstain et al. 2023,
+    arXiv 2305.01569, eq. 1).
 
     cos (N,), logit_scale: scalar, the *logarithm* of the temperature as CLIP stores it.
     """
@@ -40,12 +45,15 @@ def scaled_cosine(cos: Tensor, logit_scale: Tensor | float) -> Tensor:
 
 
 def bradley_terry_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """-log sigmoid(chosen - rejected), per pair (ImageReward, Xu et al. 2023, arXiv 2304.05977, eq. 1): (N,), (N,) -> (N,)."""
+    """-log sigmoid(chosen - rejected), per pair (ImageReward, Xu et al. 2023, arXiv 2304.05977, eq.
+    1): (N,), (N,) -> (N,).
+    """
     return -F.logsigmoid(chosen - rejected)
 
 
 def hps_preference_loss(scores: Tensor, preference: Tensor) -> Tensor:
-    """Cross-entropy of softmax(scores) over two pictures with the preference (HPSv2, Wu et al. 2023, arXiv 2306.09341, eq. 2).
+    """Cross-entropy of softmax(scores) over two pictures with the preference (HPSv2, Wu et al.
+    2023, arXiv 2306.09341, eq. 2).
 
     scores (N, 2) are logits of one prompt's pictures, preference (N, 2) sums to 1 per row: (N,).
     With a certain preference it equals :func:`bradley_terry_loss`.
@@ -54,9 +62,11 @@ def hps_preference_loss(scores: Tensor, preference: Tensor) -> Tensor:
 
 
 def sigmoid_pair_loss(logits: Tensor, match: Tensor) -> Tensor:
-    """-log sigmoid(z * logits), z = 1 for a match and -1 else, per pair (SigLIP, Zhai et al. 2023, arXiv 2303.15343, section 3.2).
+    """-log sigmoid(z * logits), z = 1 for a match and -1 else, per pair (SigLIP, Zhai et al. 2023,
+    arXiv 2303.15343, section 3.2).
 
-    logits of any shape, match: bool of the same shape. Differs from the paper: not summed over the batch.
+    logits of any shape, match: bool of the same shape. Differs from the paper: not summed over the
+    batch.
     """
     sign = match.to(logits.dtype) * 2 - 1
     return -F.logsigmoid(sign * logits)
@@ -65,10 +75,12 @@ def sigmoid_pair_loss(logits: Tensor, match: Tensor) -> Tensor:
 def aesthetic_score(
     embedding: Tensor, layers: Sequence[tuple[Tensor, Tensor]], *, relu: bool = False
 ) -> Tensor:
-    """LAION aesthetic predictors: affine layers (weight, bias) on the L2-normalised CLIP embedding; about 1 to 10.
+    """LAION aesthetic predictors: affine layers (weight, bias) on the L2-normalised CLIP embedding;
+    about 1 to 10.
 
-    embedding (N, D) -> (N,). The published predictors v1 (one layer) and v2 (five) have no activation between layers, so they are
-    affine; ``relu`` puts ReLU there, as the published relu variant does. Dropout is left out: scoring is deterministic.
+    embedding (N, D) -> (N,). The published predictors v1 (one layer) and v2 (five) have no
+    activation between layers, so they are affine; ``relu`` puts ReLU there, as the published relu
+    variant does. Dropout is left out: scoring is deterministic.
     """
     x = F.normalize(embedding, dim=-1)
     for index, (weight, bias) in enumerate(layers):

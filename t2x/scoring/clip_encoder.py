@@ -1,7 +1,9 @@
-"""A CLIP as an encoder: image and text embeddings of open_clip models, prepared as the weights' own configuration says.
+"""A CLIP as an encoder: image and text embeddings of open_clip models, prepared as the weights' own
+configuration says.
 
-Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's format, ``hf-hub:owner/model`` or
-``owner/model``, ``architecture/tag`` of open_clip's own list by ``"ViT-L-14:openai"``, or a loaded ``(model, tokenizer)``.
+Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's format,
+``hf-hub:owner/model`` or ``owner/model``, ``architecture/tag`` of open_clip's own list by
+``"ViT-L-14:openai"``, or a loaded ``(model, tokenizer)``.
 """
 
 from __future__ import annotations
@@ -31,13 +33,14 @@ _loaded: WeakValueDictionary[tuple[str, str], ClipEncoder] = WeakValueDictionary
 
 
 class ClipEncoder:
-    """Frozen open_clip model. Features: ``image`` and ``text`` (N, D), not normalised; ``logit_scale`` (N,), its logarithm.
+    """Frozen open_clip model. Features: ``image`` and ``text`` (N, D), not normalised;
+    ``logit_scale`` (N,), its logarithm.
 
-    ``tokenize`` turns a list of texts into (N, T) ids; ``count_tokens`` tells how many ids a text really needs, start and end
-    included, so that truncation can be reported (None: unknown).
+    ``tokenize`` turns a list of texts into (N, T) ids; ``count_tokens`` tells how many ids a text
+    really needs, start and end included, so that truncation can be reported (None: unknown).
     """
 
-    def __init__(  # noqa: PLR0913 - a model and all that belongs to it
+    def __init__(
         self,
         model: Any,
         tokenize: Callable[[list[str]], Tensor],
@@ -59,17 +62,21 @@ class ClipEncoder:
         self._special_tokens = tuple(special_tokens)
 
     def tokenize(self, prompts: Sequence[str]) -> Tensor:
-        """Token ids (N, T), cut on the right with the end token kept. Special tokens inside a prompt are plain text."""
+        """Token ids (N, T), cut on the right with the end token kept. Special tokens inside a
+        prompt are plain text.
+        """
         return self._tokenize([self._plain(p) for p in prompts])
 
     def truncated(self, prompts: Sequence[str]) -> list[bool]:
-        """Whether each prompt is longer than the text tower can read; False where that is unknown."""
+        """Whether each prompt is longer than the text tower reads; False where that is unknown."""
         if self._count_tokens is None:
             return [False] * len(prompts)
         return [self._count_tokens(self._plain(p)) > self.context_length for p in prompts]
 
     def with_prefix(self, prefix: str) -> ClipEncoder:
-        """The same weights with ``prefix`` before every prompt; another key, since the features differ."""
+        """The same weights with ``prefix`` before every prompt; another key, since the features
+        differ.
+        """
         if prefix == self.prefix:
             return self
         other = copy(self)
@@ -144,7 +151,8 @@ def load_clip(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> ClipEncoder:
-    """Load an encoder; the same source and device give the same object for as long as somebody holds it.
+    """Load an encoder; the same source and device give the same object for as long as somebody
+    holds it.
 
     Raises ``T2XError`` for a source that can't be loaded.
     """
@@ -171,8 +179,8 @@ def _open_clip_name(source: str) -> str:
     if source.count("/") == 1:
         return f"hf-hub:{source}"
     raise T2XError(
-        f"can't find a CLIP {source!r}; give an embedded name, a folder with open_clip_config.json, a hub id owner/model or "
-        "ARCHITECTURE:TAG of open_clip's list"
+        f"can't find a CLIP {source!r}; give an embedded name, a folder with "
+        "open_clip_config.json, a hub id owner/model or ARCHITECTURE:TAG of open_clip's list"
     )
 
 
@@ -195,7 +203,9 @@ def _load_open_clip(name: str, device: str, dtype: torch.dtype) -> ClipEncoder:
 
 
 def _wrap(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
-    """Find out how a tokenizer counts and which strings are special to it: open_clip's own or a wrapped transformers one."""
+    """Find out how a tokenizer counts and which strings are special to it: open_clip's own or a
+    wrapped transformers one.
+    """
     config = getattr(model.visual, "preprocess_cfg", None)
     preprocess = Preprocess.from_open_clip(config) if config else _plain_preprocess(model)
     inner = getattr(tokenizer, "tokenizer", None)
@@ -205,9 +215,13 @@ def _wrap(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
         special = inner.all_special_tokens
 
         def count(text: str) -> int:
-            return len(inner(tokenizer.clean_fn(text), truncation=False, verbose=False)["input_ids"])
+            return len(
+                inner(tokenizer.clean_fn(text), truncation=False, verbose=False)["input_ids"]
+            )
     elif hasattr(tokenizer, "encode"):
-        special = list(getattr(tokenizer, "all_special_tokens", ("<start_of_text>", "<end_of_text>")))
+        special = list(
+            getattr(tokenizer, "all_special_tokens", ("<start_of_text>", "<end_of_text>"))
+        )
         special = [s for s in special if isinstance(s, str)]
 
         def count(text: str) -> int:
@@ -219,7 +233,9 @@ def _wrap(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
 
 
 def _plain_preprocess(model: Any) -> Preprocess:
-    """Of a loaded object that carries no preprocessing: its picture size with CLIP's mean and deviation."""
+    """Of a loaded object that carries no preprocessing: its picture size with CLIP's mean and
+    deviation.
+    """
     from open_clip import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
 
     size = model.visual.image_size

@@ -1,4 +1,6 @@
-"""Several rewards as one: each encoder runs once per batch of media, components are weighted and summed."""
+"""Several rewards as one: each encoder runs once per batch of media, components are weighted and
+summed.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ __all__ = ["RewardEnsemble"]
 class RewardEnsemble:
     """Weighted sum of rewards, itself a ``RewardModel``.
 
-    ``weights`` by reward name; 1 for those not named. A pair for which any component of non-zero weight is NaN scores NaN: what can't
-    be measured never counts as 0. Rewards on different scales need weights that say so; nothing is normalised here.
+    ``weights`` by reward name; 1 for those not named. A pair for which any component of non-zero
+    weight is NaN scores NaN: what can't be measured never counts as 0. Rewards on different scales
+    need weights that say so; nothing is normalised here.
     """
 
     def __init__(
@@ -39,7 +42,9 @@ class RewardEnsemble:
         if unknown := sorted(set(weights) - set(names)):
             raise T2XError(f"weights for {unknown}, but the rewards are: {', '.join(names)}")
         if len({r.modality for r in rewards}) > 1:
-            raise T2XError("an ensemble scores either pictures or videos; these rewards are of both")
+            raise T2XError(
+                "an ensemble scores either pictures or videos; these rewards are of both"
+            )
         self.name = name
         self.rewards = tuple(rewards)
         self.weights = {n: float(weights.get(n, 1.0)) for n in names}

@@ -1,4 +1,6 @@
-"""Checks that every reward makes of its (prompt, media) pairs: N with N, one range, one number of channels."""
+"""Checks that every reward makes of its (prompt, media) pairs: N with N, one range, one number of
+channels.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +76,6 @@ def finite(media: Media) -> Media:
 
 
 def wants_gradient(media: Media) -> bool:
-    """Whether a graph is to be built: the caller asks for it, and gradients are not switched off."""
+    """Whether a graph is to be built: the caller asks for it, and gradients are switched on."""
     items = media if isinstance(media, list) else [media]
     return torch.is_grad_enabled() and any(item.requires_grad for item in items)

@@ -1,7 +1,9 @@
-"""One tensor path from media to a network's input, differentiable, equal to what the weights' own PIL preprocessing gives.
+"""One tensor path from media to a network's input, differentiable, equal to what the weights' own
+PIL preprocessing gives.
 
-PIL's bicubic filter is antialiased and its result is cut to 8 bits; the tensor path is antialiased and cut to [0, 1], so the two differ
-by rounding alone. Which size, crop, padding, mean and deviation apply is read from the weights' own configuration.
+PIL's bicubic filter is antialiased and its result is cut to 8 bits; the tensor path is antialiased
+and cut to [0, 1], so the two differ by rounding alone. Which size, crop, padding, mean and
+deviation apply is read from the weights' own configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _FILTERS = ("bicubic", "bilinear")
 
 
 def resize(pictures: Tensor, size: tuple[int, int], *, filter: str = "bicubic") -> Tensor:
-    """Resize (N, C, H, W) in [0, 1] to ``size`` (height, width) with antialiasing, cut to [0, 1]. No-op at the same size."""
+    """Resize (N, C, H, W) in [0, 1] to ``size`` (height, width) with antialiasing, cut to [0, 1].
+    No-op at the same size.
+    """
     if tuple(pictures.shape[-2:]) == size:
         return pictures
     out = F.interpolate(pictures, size=size, mode=filter, align_corners=False, antialias=True)
@@ -37,8 +41,8 @@ def resize(pictures: Tensor, size: tuple[int, int], *, filter: str = "bicubic") 
 class Preprocess:
     """From media in [0, 1] to (N, 3, ``size``) normalised by ``mean`` and ``std``.
 
-    ``mode``: *shortest* (shorter side to size, centre crop), *longest* (longer side to size, padded by ``fill``, in [0, 1] per channel)
-    or *squash* (both sides to size).
+    ``mode``: *shortest* (shorter side to size, centre crop), *longest* (longer side to size, padded
+    by ``fill``, in [0, 1] per channel) or *squash* (both sides to size).
     """
 
     size: tuple[int, int]
@@ -69,7 +73,9 @@ class Preprocess:
         )
 
     def __call__(self, media: Media, *, dtype: torch.dtype | None = None) -> Tensor:
-        """Prepare (N, 3, H, W), or a list of (1, 3, H, W): (N, 3, height, width), computed in the media's own precision."""
+        """Prepare (N, 3, H, W), or a list of (1, 3, H, W): (N, 3, height, width), computed in the
+        media's own precision.
+        """
         if isinstance(media, list):
             return torch.cat([self(item, dtype=dtype) for item in media])
         if media.dtype in (torch.float16, torch.bfloat16):
@@ -95,7 +101,9 @@ class Preprocess:
         return x[..., top : top + target_h, left : left + target_w]
 
     def _shortest(self, height: int, width: int) -> tuple[int, int]:
-        """Size after the shorter side has been fitted: torchvision cuts the longer one down, timm's helper for oblongs rounds."""
+        """Size after the shorter side has been fitted: torchvision cuts the longer one down, timm's
+        helper for oblongs rounds.
+        """
         target_h, target_w = self.size
         if target_h == target_w:
             short, long = min(height, width), max(height, width)

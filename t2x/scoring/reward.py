@@ -1,7 +1,7 @@
 """A reward as data: the encoders that it needs, and a pure head over what they give.
 
-Keeping the two apart lets :class:`t2x.scoring.ensemble.RewardEnsemble` run an encoder once for all the
-rewards that share it. Encoders hold weights and preprocessing; heads are equations of
+Keeping the two apart lets :class:`t2x.scoring.ensemble.RewardEnsemble` run an encoder once for all
+the rewards that share it. Encoders hold weights and preprocessing; heads are equations of
 ``t2x/functional/scores.py`` or small networks.
 """
 
@@ -29,7 +29,9 @@ Features: TypeAlias = Mapping[str, Tensor]
 
 
 class Encoder(Protocol):
-    """Weights and preprocessing shared by rewards. Two encoders of one ``key`` give the same features."""
+    """Weights and preprocessing shared by rewards. Two encoders of one ``key`` give the same
+    features.
+    """
 
     key: str
 
@@ -52,9 +54,9 @@ class Encoder(Protocol):
 class EncoderReward:
     """A ``RewardModel`` made of encoders and a head.
 
-    ``encoders`` by role; ``head`` gets their features by the same roles and gives (N,); ``parts`` are the
-    features that it reads. Pairs with a blank prompt (if ``"text"`` is read) or with pixels that are not
-    finite score NaN.
+    ``encoders`` by role; ``head`` gets their features by the same roles and gives (N,); ``parts``
+    are the features that it reads. Pairs with a blank prompt (if ``"text"`` is read) or with pixels
+    that are not finite score NaN.
     """
 
     name: str
@@ -69,7 +71,9 @@ class EncoderReward:
     def score(
         self, prompts: Sequence[str], media: Media, *, context: Context | None = None
     ) -> Tensor:
-        """Score N pairs: (N,) float32. Gradients reach ``media`` if it requires them, else no graph is kept."""
+        """Score N pairs: (N,) float32. Gradients reach ``media`` if it requires them, else no graph
+        is kept.
+        """
         check_pairs(prompts, media, modality=self.modality, name=self.name)
         with torch.set_grad_enabled(wants_gradient(media)):
             features = encode_all([self], prompts, media, context=context)
@@ -88,7 +92,9 @@ class EncoderReward:
             )
         good = measurable(prompts, media, needs_text="text" in self.parts).to(values.device)
         if not bool(good.all()):
-            log.warning("%s: %d of %d pairs can't be scored", self.name, int((~good).sum()), len(good))
+            log.warning(
+                "%s: %d of %d pairs can't be scored", self.name, int((~good).sum()), len(good)
+            )
         return torch.where(good, values, torch.full_like(values, math.nan))
 
 

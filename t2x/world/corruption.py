@@ -1,8 +1,9 @@
-"""What generated pictures have and clean renders lack: noise, blur, grain, warped shapes, ghosts, lost parts, VAE round trips
-and partly denoised pictures.
+"""What generated pictures have and clean renders lack: noise, blur, grain, warped shapes, ghosts,
+lost parts, VAE round trips and partly denoised pictures.
 
-Reward models meet generated pictures, so all of them are trained on renders that went through here. Every function takes pictures
-(N, 3, H, W) in [0, 1] and an explicit ``torch.Generator``, and gives pictures of the same shape.
+Reward models meet generated pictures, so all of them are trained on renders that went through here.
+Every function takes pictures (N, 3, H, W) in [0, 1] and an explicit ``torch.Generator``, and gives
+pictures of the same shape.
 """
 
 from __future__ import annotations
@@ -124,8 +125,9 @@ def corrupt(
 ) -> tuple[Tensor, Tensor]:
     """Spoil pictures (N, 3, H, W); give them and the share of quality lost, (N,) in [0, 1].
 
-    A share ``clean`` stays as it is, the rest goes through one corruption of random strength, and with odds ``second`` through
-    another; a share ``vae_share`` of all goes through ``vae`` if there is one. The result is clipped to [0, 1].
+    A share ``clean`` stays as it is, the rest goes through one corruption of random strength, and
+    with odds ``second`` through another; a share ``vae_share`` of all goes through ``vae`` if there
+    is one. The result is clipped to [0, 1].
     """
     lost = torch.zeros(len(pictures))
     out = pictures.clone()
@@ -160,10 +162,11 @@ def partly_denoised(
     sigma: Tensor,
     steps: int = 2,
 ) -> Tensor:
-    """Noise the latents of pictures to ``sigma`` (N,) in [0, 1] and let a flow pipeline draw them again in a few Euler steps.
+    """Noise the latents of pictures to ``sigma`` (N,) in [0, 1] and let a flow pipeline draw them
+    again in a few Euler steps.
 
-    ``pipeline`` is a ``StableDiffusionPipeline`` that predicts noise - x0. The larger sigma, the more of the picture is the
-    generator's own: at 1 nothing of the original is left.
+    ``pipeline`` is a ``StableDiffusionPipeline`` that predicts noise - x0. The larger sigma, the
+    more of the picture is the generator's own: at 1 nothing of the original is left.
     """
     vae, tokenizer = pipeline.vae, pipeline.tokenizer
     limit = tokenizer.model_max_length

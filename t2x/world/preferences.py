@@ -1,8 +1,9 @@
-"""Matches, near misses and preferences made from scene truth: what the world's reward models learn from.
+"""Matches, near misses and preferences made from scene truth: what the world's reward models learn
+from.
 
-Nothing here looks at a picture: the truth is the scene, its layout and the corruption that was put on top. The judge that measures
-the rewards takes no part. Prompts are of the training kinds, as users type them, or of the careful caption styles; no held-out pair,
-kind or text occurs.
+Nothing here looks at a picture: the truth is the scene, its layout and the corruption that was put
+on top. The judge that measures the rewards takes no part. Prompts are of the training kinds, as
+users type them, or of the careful caption styles; no held-out pair, kind or text occurs.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ __all__ = [
     "PERTURBATIONS",
     "PreferencePair",
     "Shown",
-    "near_miss",
     "natural_colors",
+    "near_miss",
     "perturb",
     "preference_pair",
     "prompt_for",
@@ -98,7 +99,9 @@ def show(scene: Scene, rng: random.Random, *, held_out: bool = False) -> Shown:
 
 
 def prompt_for(shown: Shown, rng: random.Random) -> str:
-    """Text that asks for the scene: a user prompt of the training kinds, or a careful caption of this very layout."""
+    """Text that asks for the scene: a user prompt of the training kinds, or a careful caption of
+    this very layout.
+    """
     if rng.random() >= _USER_SHARE:
         return STYLES[rng.choice(_TEXT_STYLES)](shown.scene, list(shown.placed), rng)
     kinds = [k for k in SEEN_KINDS if KINDS[k].suits(shown.scene)]
@@ -209,7 +212,8 @@ PERTURBATIONS: dict[str, tuple[Callable[[Scene, random.Random], Scene | None], f
 
 
 def perturb(scene: Scene, rng: random.Random, *, held_out: bool = False) -> tuple[Scene, str]:
-    """Change one thing, so that a picture of the result does not show ``scene``; give it and the name of the change.
+    """Change one thing, so that a picture of the result does not show ``scene``; give it and the
+    name of the change.
 
     The result holds no held-out pair unless ``held_out`` allows it.
     """
@@ -228,10 +232,8 @@ def perturb(scene: Scene, rng: random.Random, *, held_out: bool = False) -> tupl
             return changed, name
 
 
-def near_miss(
-    shown: Shown, rng: random.Random, *, held_out: bool = False
-) -> tuple[Shown, str]:
-    """Draw a picture that is one change away; when only colours change, mostly in the same places."""
+def near_miss(shown: Shown, rng: random.Random, *, held_out: bool = False) -> tuple[Shown, str]:
+    """Draw a picture that is one change away; recoloured objects mostly stay where they were."""
     while True:
         scene, name = perturb(shown.scene, rng, held_out=held_out)
         missed = show(scene, rng, held_out=held_out)
@@ -254,7 +256,9 @@ def _in_place(shown: Shown, scene: Scene, rng: random.Random) -> Shown:
 
 @lru_cache(maxsize=64)
 def natural_colors(cls: str) -> frozenset[str]:
-    """Names of the two palette colours that lie nearest to the natural look: asking for one of these is left open."""
+    """Names of the two palette colours that lie nearest to the natural look: asking for one of
+    these is left open.
+    """
     rgba = load_sprites()[cls]
     mean = (rgba[..., :3] * rgba[..., 3:]).sum((0, 1)) / rgba[..., 3:].sum()
     order = sorted(COLORS, key=lambda c: float(np.abs(mean * 255 - np.array(COLOR_RGB[c])).sum()))
@@ -270,7 +274,9 @@ def _color_fits(cls: str, seen: str | None, wanted: str | None) -> bool | None:
 
 
 def _may_match(wanted: Scene, shown: Scene) -> bool:
-    """Whether some picture of ``shown`` could show what ``wanted`` says, relations aside if ``shown`` states none."""
+    """Whether some picture of ``shown`` could show what ``wanted`` says, relations aside if
+    ``shown`` states none.
+    """
     objects = [
         Placed(g.cls, g.color, 0, 0, 0, "center") for g in shown.groups for _ in range(g.count)
     ]
@@ -287,7 +293,8 @@ def _may_match(wanted: Scene, shown: Scene) -> bool:
 def satisfies(scene: Scene, placed: Sequence[Placed]) -> bool | None:
     """Whether objects show exactly ``scene``: True, False, or None where it is a matter of taste.
 
-    Exactly its classes and counts, colours right where stated, and the relation as the difference of the groups' mean centres.
+    Exactly its classes and counts, colours right where stated, and the relation as the difference
+    of the groups' mean centres.
     """
     wanted = Counter[str]()
     for g in scene.groups:
@@ -300,7 +307,7 @@ def satisfies(scene: Scene, placed: Sequence[Placed]) -> bool | None:
 def _assign(
     groups: list[Group], rest: list[Placed], relation: str | None, done: list[list[Placed]]
 ) -> bool | None:
-    """Give each group its objects, the most exacting first come first; the best of all ways counts."""
+    """Give each group its objects in every possible way; the best one counts."""
     if not groups:
         return _relation_holds(relation, done) if relation else True
     group = groups[0]
@@ -323,9 +330,7 @@ def _subsets(items: list[Placed], size: int) -> list[list[Placed]]:
     if size == 0:
         return [[]]
     return [
-        [items[i], *more]
-        for i in range(len(items))
-        for more in _subsets(items[i + 1 :], size - 1)
+        [items[i], *more] for i in range(len(items)) for more in _subsets(items[i + 1 :], size - 1)
     ]
 
 
@@ -345,8 +350,9 @@ def _relation_holds(relation: str, groups: list[list[Placed]]) -> bool | None:
 def preference_pair(seed: int) -> PreferencePair:
     """The training preference number ``seed``.
 
-    Two in three: right scene against one that is off by a change, both clean, both corrupted, or only one of them. One in six: the
-    same scene clean against corrupted. One in six: one change against several.
+    Two in three: right scene against one that is off by a change, both clean, both corrupted, or
+    only one of them. One in six: the same scene clean against corrupted. One in six: one change
+    against several.
     """
     rng = random.Random(f"preference {seed}")
     right = show(training_scene(rng), rng)

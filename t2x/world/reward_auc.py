@@ -1,9 +1,11 @@
-"""How good the embedded rewards are: against scene truth on renders, and against the judge on generated pictures.
+"""How good the embedded rewards are: against scene truth on renders, and against the judge on
+generated pictures.
 
     python -m t2x.world.reward_auc --reward clip,hps,aesthetic --n 1000
 
-Area under the ROC curve: the odds that a picture which the judge accepts scores above one that it does not (Fawcett 2006). Prompts are held-out
-user prompts as typed. ``pooled`` takes all pairs, ``within`` only pairs of pictures of the same prompt.
+Area under the ROC curve: the odds that a picture which the judge accepts scores above one that it
+does not (Fawcett 2006). Prompts are held-out user prompts as typed. ``pooled`` takes all pairs,
+``within`` only pairs of pictures of the same prompt.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ __all__ = ["auc", "main", "near_miss_metrics", "reward_aucs", "within_auc"]
 
 
 def auc(scores: Tensor, labels: Tensor) -> float:
-    """Area under the ROC curve of (N,) scores against (N,) bool labels; ties count half. NaN without both labels.
+    """Area under the ROC curve of (N,) scores against (N,) bool labels; ties count half. NaN
+    without both labels.
 
     Pairs whose score is NaN are left out.
     """
@@ -43,7 +46,7 @@ def auc(scores: Tensor, labels: Tensor) -> float:
 
 
 def within_auc(scores: Tensor, labels: Tensor, groups: Sequence[int]) -> float:
-    """The same over pairs of one group only, every pair alike; NaN if no group holds both labels."""
+    """The same over pairs within groups, every pair alike; NaN if no group holds both labels."""
     rows: dict[int, list[int]] = defaultdict(list)
     for index, group in enumerate(groups):
         rows[group].append(index)
@@ -59,9 +62,11 @@ def within_auc(scores: Tensor, labels: Tensor, groups: Sequence[int]) -> float:
 
 
 def near_miss_metrics(clip: str, *, n: int = 600, seed: int = 3) -> dict[str, float]:
-    """Accuracy of a CLIP on renders: right picture above one that is one change away, both clean or both spoilt.
+    """Accuracy of a CLIP on renders: right picture above one that is one change away, both clean or
+    both spoilt.
 
-    On validation prompts, and on held-out ones (``test/``) whose pairs and kinds no training set shows; ``near_miss/KIND`` by change.
+    On validation prompts, and on held-out ones (``test/``) whose pairs and kinds no training set
+    shows; ``near_miss/KIND`` by change.
     """
     from t2x.functional.scores import cosine
     from t2x.scoring.clip_encoder import load_clip
@@ -82,9 +87,7 @@ def near_miss_metrics(clip: str, *, n: int = 600, seed: int = 3) -> dict[str, fl
             image = encoder.encode_image(pictures)
             a, b = cosine(image[:n], text), cosine(image[n:], text)
             metrics[f"{split}/{name}"] = float((a > b).float().mean())
-            metrics[f"{split}/{name}_auc"] = auc(
-                torch.cat([a, b]), torch.arange(2 * n) < n
-            )
+            metrics[f"{split}/{name}_auc"] = auc(torch.cat([a, b]), torch.arange(2 * n) < n)
             if split == "validation" and name == "clean":
                 kinds = [kind for _, kind in missed]
                 for kind in sorted(set(kinds)):
@@ -102,9 +105,11 @@ def reward_aucs(
     seed: int = 11,
     batch_size: int = 32,
 ) -> dict[str, Any]:
-    """AUC of each reward against the judge on ``n`` pictures of held-out prompts, ``per_prompt`` of each.
+    """AUC of each reward against the judge on ``n`` pictures of held-out prompts, ``per_prompt`` of
+    each.
 
-    ``generator`` is a name, a folder or a hub id. Gives the share that the judge accepts and, per reward, ``pooled`` and ``within``.
+    ``generator`` is a name, a folder or a hub id. Gives the share that the judge accepts and, per
+    reward, ``pooled`` and ``within``.
     """
     from t2x.registry import load_generator
     from t2x.world.judge import judge_pictures
