@@ -43,6 +43,7 @@ from t2x.world.training import (
 from t2x.world.weights import require_model
 
 from .emoji_lm import (
+    ATTENTION,
     Batches,
     build_optimizer,
     encode_turns,
@@ -51,14 +52,16 @@ from .emoji_lm import (
     save_half,
 )
 
-BATCH = 48
+BATCH = 32
 PEAK_LR = 1.5e-3
-DEFAULT_MINUTES = 25.0
+DEFAULT_STEPS = 4000
 REPLAY = 0.1
 KEPT_WORDS = 0.04
 CURVE_PROMPTS = 240
 FINAL_PROMPTS = 600
-TEMPLATE = Template(require_answer=True, max_new_tokens=128, temperature=0.8, top_p=0.95)
+TEMPLATE = Template(
+    require_answer=True, max_new_tokens=128, temperature=0.8, top_p=0.95, domain="emoji"
+)
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +120,7 @@ def _load_start(start: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+    model.set_attn_implementation(ATTENTION)
     return model, AutoTokenizer.from_pretrained(start)
 
 
@@ -136,7 +140,7 @@ def main(
     """
     set_threads(threads)
     if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
+        steps = DEFAULT_STEPS
     model, tokenizer = _load_start(start or require_model("emoji-lm"))
     averaged, _ = _load_start(start or require_model("emoji-lm"))
     ema = Ema(model, 0.998)

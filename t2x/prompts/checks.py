@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_CHECKS", "CheckFunction", "Proposal", "coverage", "says_the_
 _MAX_CHARACTERS = 4000
 _LONG_WORD = 60
 _REPEATS = 4
-_MIN_COVERAGE = 0.4
+_MIN_COVERAGE = 0.3
 _LONG_ENOUGH = 4  # letters from which a word is looked for inside others
 _MANY_WORDS = 200
 _SIMILAR_SPELLING = 0.8
@@ -268,19 +268,21 @@ def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunct
 
 
 def covered(source: str, answer: str) -> float:
-    """Share of the content words of ``source`` that ``answer`` covers, in [0, 1]; 1 if there are
-    none.
+    """Share of the content words of ``source`` that ``answer`` covers, in [0, 1]; 1 without any.
+
+    Numbers and what is ruled out don't count: they have checks of their own.
     """
-    wanted, have = rules.content_words(source), rules.content_words(answer)
+    wanted = [w for w in rules.content_words(rules.affirmed(source)) if not rules.numbers(w)]
+    have = rules.content_words(answer)
     if not wanted:
         return 1.0
     known, joined = set(have), "".join(have)
-    values, colours = set(rules.numbers(answer)), rules.colour_families(answer)
+    colours = rules.colour_families(answer)
 
     def is_covered(word: str) -> bool:
         if word in known or (len(word) >= _LONG_ENOUGH and word in joined):
             return True
-        if set(rules.numbers(word)) & values or rules.colour_families(word) & colours:
+        if rules.colour_families(word) & colours:
             return True
         if len(wanted) > _MANY_WORDS:  # spelling is compared pair by pair
             return False

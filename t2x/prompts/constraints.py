@@ -76,10 +76,7 @@ class Constraints:
 def extract(text: str) -> Constraints:
     """Read the constraints of ``text``, a prompt whose syntax and quoted text are out already."""
     lower = text.lower()
-    scopes = list(_NEGATION.finditer(lower))
-    positive = lower
-    for found in reversed(scopes):
-        positive = positive[: found.start()] + " " * len(found.group()) + positive[found.end() :]
+    positive = affirmed(lower)
     colours = [
         COLOUR_FAMILIES[w]
         for w in _words(positive)
@@ -87,8 +84,8 @@ def extract(text: str) -> Constraints:
     ]
     if "black and white" in positive or "black-and-white" in positive:
         colours = [c for c in colours if not c & {"black", "white"}]
-    affirmed = {stem(w) for w in _words(positive)}
-    heads = tuple(head for head in negated(lower) if head not in affirmed)
+    present = {stem(w) for w in _words(positive)}
+    heads = tuple(head for head in negated(lower) if head not in present)
     kept = tuple(n for n in numbers(positive, soft=False) if n > 1)
     return Constraints(kept, tuple(dict.fromkeys(colours)), heads, _styles(positive), script(text))
 
@@ -116,16 +113,29 @@ def _value(word: str) -> int:
 
 def negated(text: str) -> tuple[str, ...]:
     """Stems of what ``text`` says is absent: "no red hats on" gives ("hat",)."""
-    heads = []
-    for found in _NEGATION.finditer(text.lower()):
-        words = []
-        for word in found.group("words").split():
-            if word in STOP_WORDS:
+    return tuple(dict.fromkeys(head for *_, head in _scopes(text.lower())))
+
+
+def affirmed(text: str) -> str:
+    """``text`` with every negation and what it rules out blanked."""
+    for start, end, _ in reversed(_scopes(text.lower())):
+        text = text[:start] + " " * (end - start) + text[end:]
+    return text
+
+
+def _scopes(lower: str) -> list[tuple[int, int, str]]:
+    """(start, end, stem of the last word) of each negation with the words that it rules out."""
+    scopes = []
+    for found in _NEGATION.finditer(lower):
+        words: list[re.Match[str]] = []
+        for word in re.finditer(r"\S+", found.group("words")):
+            if word.group() in STOP_WORDS:
                 break
             words.append(word)
-        if words and words[0] not in _NOT_NEGATED:
-            heads.append(stem(words[-1]))
-    return tuple(dict.fromkeys(heads))
+        if words and words[0].group() not in _NOT_NEGATED:
+            end = found.start("words") + words[-1].end()
+            scopes.append((found.start(), end, stem(words[-1].group())))
+    return scopes
 
 
 def colour_families(text: str) -> frozenset[str]:
@@ -137,8 +147,7 @@ def colour_families(text: str) -> frozenset[str]:
 
 def mentions(text: str, head: str) -> bool:
     """Whether ``text`` names the stem ``head`` outside every negation."""
-    positive = _NEGATION.sub(" ", text.lower())
-    return head in {stem(w) for w in _words(positive)}
+    return head in {stem(w) for w in _words(affirmed(text.lower()))}
 
 
 def style_conflict(styles: tuple[str, ...], source: str, answer: str) -> str:

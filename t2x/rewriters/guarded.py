@@ -30,7 +30,7 @@ class Guarded:
         similarity: meaning of two texts compared, in [0, 1]; a second chance for rewrites that
             share few words with the prompt.
         canonical: puts known synonyms and descriptions into plain words before constraints are
-            read.
+            read; None is the rewriter's own, if it has one.
     """
 
     def __init__(
@@ -40,19 +40,25 @@ class Guarded:
         checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
         budget: TokenBudget | None = None,
         similarity: Callable[[str, str], float] | None = None,
-        canonical: Callable[[str], str] = str,
+        canonical: Callable[[str], str] | None = None,
     ) -> None:
         self.rewriter = rewriter
         self.model_id = rewriter.model_id
         self._checks = tuple(checks)
         self._budget = budget
         self._similarity = similarity
-        self._canonical = canonical
+        own: Callable[[str], str] = getattr(rewriter, "canonical", str)
+        self._canonical = canonical or own
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
     ) -> list[list[Rewrite]]:
         """Give ``num_generations`` judged rewrites for each of B prompts: B lists of G."""
+        if isinstance(prompts, str):
+            raise TypeError("prompts is one string; give a list of strings")
+        for prompt in prompts:
+            if not isinstance(prompt, str):
+                raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")
         protected = [protect(prompt) for prompt in prompts]
         sources = list(dict.fromkeys(s for p in protected for s in p.sources))
         found = self.rewriter.rewrite(sources, num_generations=num_generations, seed=seed)

@@ -45,6 +45,7 @@ class Template:
         max_new_tokens: room for reasoning and answer together.
         temperature: of sampled generations.
         top_p: nucleus of sampled generations.
+        domain: small world whose words the model writes (``t2x.rewriters.domain``); "" for none.
     """
 
     system: str = ""
@@ -55,6 +56,7 @@ class Template:
     max_new_tokens: int = 256
     temperature: float = 0.8
     top_p: float = 0.95
+    domain: str = ""
 
     def __post_init__(self) -> None:
         if self.user.count("{prompt}") != 1:

@@ -221,6 +221,13 @@ def test_order_and_generations_are_kept() -> None:
     assert alone[0] == found[2]
 
 
+def test_mistakes_are_told() -> None:
+    with pytest.raises(TypeError, match="one string"):
+        Guarded(FakeRewriter()).rewrite("a cat")
+    with pytest.raises(TypeError, match="NoneType"):
+        Guarded(FakeRewriter()).rewrite([None])  # type: ignore[list-item]
+
+
 def test_identity_stays_unchanged() -> None:
     assert Guarded(IdentityRewriter()).rewrite(["a cat"])[0][0].status == "unchanged"
 
