@@ -1,0 +1,96 @@
+"""Recipes of emoji-flow and its distillation: conventions of the stock sampler, smoke runs, resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from diffusers import StableDiffusionPipeline
+
+emoji_vae = pytest.importorskip("t2x.train.emoji_vae")
+emoji_flow = pytest.importorskip("t2x.train.emoji_flow")
+emoji_flow_turbo = pytest.importorskip("t2x.train.emoji_flow_turbo")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a flow run of two steps over an untrained autoencoder."""
+    root = tmp_path_factory.mktemp("runs")
+    torch.manual_seed(0)
+    emoji_vae.build_vae().save_pretrained(root / "emoji-vae" / "vae")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(emoji_flow, "BATCH", 4)
+        metrics = emoji_flow.main(out=root / "emoji-flow", steps=2)
+        assert metrics["steps"] == 2
+        assert emoji_flow.main(out=root / "emoji-flow", steps=3)["steps"] == 3
+    return root / "emoji-flow" / "pipeline"
+
+
+def test_noising_follows_the_samplers_convention() -> None:
+    """From x_t and the exact target, the stock sampler recovers x0 = x_t - sigma * target."""
+    generator = torch.Generator().manual_seed(0)
+    x0 = torch.randn(64, 4, 2, 2, generator=generator)
+    x_t, timesteps, target = emoji_flow.flow_batch(x0, generator)
+    sigma = ((x_t - x0) / target).mean(dim=(1, 2, 3))
+    assert torch.equal((sigma * 1000 + 1e-3).long(), timesteps)
+    scheduler = emoji_flow.flow_scheduler()
+    scheduler.set_timesteps(4)
+    state = scheduler.sigmas[1] * torch.ones(1, 4, 2, 2)  # x0 = 0, noise = 1
+    scheduler._step_index = 1
+    recovered = scheduler.convert_model_output(torch.ones(1, 4, 2, 2), sample=state)
+    assert recovered.abs().max() < 1e-6
+
+
+def test_flow_run_saves_a_stock_pipeline(trained: Path) -> None:
+    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    pipeline.set_progress_bar_config(disable=True)
+    picture = pipeline("a cat", num_inference_steps=2, output_type="np", height=64, width=64).images
+    assert picture.shape == (1, 64, 64, 3)
+    weights = sorted(p.name for p in trained.rglob("*.safetensors"))
+    assert len(weights) == 3
+    assert (trained / "t2x.json").exists()
+
+
+def test_student_starts_as_its_teacher_without_guidance(trained: Path) -> None:
+    """The guidance projection is zero at first, so any guidance gives the teacher's conditional velocity."""
+    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    student = emoji_flow_turbo.student_unet(pipeline.unet)
+    x = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))
+    hidden = torch.randn(2, 48, emoji_flow.WIDTH, generator=torch.Generator().manual_seed(1))
+    condition = emoji_flow_turbo.guidance_embedding(pipeline, torch.tensor([1.5, 4.0]))
+    with torch.no_grad():
+        expected = pipeline.unet(x, 500, hidden).sample
+        given = student(x, 500, hidden, timestep_cond=condition).sample
+    assert torch.allclose(given, expected, atol=1e-5)
+
+
+def test_guidance_one_is_the_conditional_velocity(trained: Path) -> None:
+    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    x = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))
+    hidden = torch.randn(4, 48, emoji_flow.WIDTH, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        v = emoji_flow_turbo.guided_velocity(
+            pipeline.unet, x, torch.tensor(500), hidden, torch.ones(2)
+        )
+        expected = pipeline.unet(x, 500, hidden[2:]).sample
+    assert (v - expected).abs().max() < 0.05  # bf16 autocast
+
+
+def test_turbo_run_saves_a_pipeline_without_a_second_pass(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emoji_flow_turbo, "BATCH", 4)
+    monkeypatch.setattr(emoji_flow_turbo, "TRAJECTORY_BATCH", 4)
+    monkeypatch.setattr(emoji_flow_turbo, "POOL", 24)
+    metrics = emoji_flow_turbo.main(out=tmp_path, steps=3, teacher=trained)
+    assert metrics["steps"] == 3
+    assert metrics["endpoint_mse"] > 0
+    pipeline = StableDiffusionPipeline.from_pretrained(tmp_path / "pipeline")
+    assert pipeline.unet.config.time_cond_proj_dim == emoji_flow_turbo.GUIDANCE_EMBEDDING
+    assert pipeline.scheduler.config.solver_order == 1
+
+
+def test_student_sigmas_are_the_stock_samplers() -> None:
+    sigmas = emoji_flow_turbo.sigmas_of(4)
+    assert sigmas.tolist() == pytest.approx([0.999, 0.74925, 0.4995, 0.24975, 0.0], abs=1e-4)
