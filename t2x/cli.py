@@ -8,6 +8,7 @@ shows where an error came from.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -59,6 +60,7 @@ def _common(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
+    _quiet_libraries()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -78,6 +80,14 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _usage_error(error)
     return int(code or 0)
+
+
+def _quiet_libraries() -> None:
+    """Let the libraries below say only errors, and draw bars only on a terminal."""
+    for name in ("HF_HUB_VERBOSITY", "TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
+        os.environ.setdefault(name, "error")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _usage_error(error: Any) -> int:

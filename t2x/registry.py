@@ -18,6 +18,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, cast
 
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
@@ -160,13 +161,13 @@ def _load(kind: str, name: str, options: dict[str, Any], any_loader: str = "") -
         return factory(*source, **options)
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
-    except OSError as error:
-        if not source:
+    except (OSError, ValueError) as error:
+        if not source or isinstance(error, T2XError):
             raise
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = shorten(str(error) or type(error).__name__, 300, placeholder=" ...")
         raise T2XError(
-            f"cannot load {name!r}: {reason}; give a folder that holds a checkpoint, or a hub id "
-            "while the hub can be reached"
+            f"cannot load {name!r}: {reason.rstrip(' .')}; give a folder that holds a checkpoint, "
+            "or a hub id while the hub can be reached"
         ) from error
 
 
