@@ -4,8 +4,8 @@ picture shows the prompt (Lin et al. 2024, arXiv 2404.01291).
     reward = t2x.load_reward("vqa")                      # the embedded emoji-vlm
     reward = t2x.load_reward("vqa", source="owner/model")
 
-Differs from the paper: a chat model in place of CLIP-FlanT5, and the first token of the answer alone
-counts (``t2x.functional.answers``). Not run on real weights.
+Differs from the paper: a chat model in place of CLIP-FlanT5, and the first token of the answer
+alone counts (``t2x.functional.answers``). Not run on real weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["QUESTION", "load"]
 QUESTION = 'Does this figure show "{prompt}"? Please answer yes or no.'
 
 
-def load(  # noqa: PLR0913 - source, placement, question and limits
+def load(
     source: str | Path | tuple[Any, Any] = "emoji-vlm",
     *,
     device: str = "cpu",
@@ -39,17 +39,15 @@ def load(  # noqa: PLR0913 - source, placement, question and limits
 ) -> EncoderReward:
     """Load the reward over an embedded name, a local folder, a hub id or a ``(model, processor)``.
 
-    ``yes``: spellings of the answer, each a single token, whose probabilities are added; with ``no``
-    the score is P(yes) / (P(yes) + P(no)) in place of a share of the whole vocabulary.
+    ``yes``: spellings of the answer, each a single token, whose probabilities are added; with
+    ``no`` the score is P(yes) / (P(yes) + P(no)) in place of a share of the whole vocabulary.
 
-    Scores are in [0, 1], the same in every batch within 1e-5 in float32. NaN for blank prompts and
-    for pixels that are not finite. Raises ``T2XError`` for a source that can't be loaded, a question
-    without ``{prompt}``, or an answer of several tokens.
+    Scores are in [0, 1], the same in every batch within 1e-5 in float32. NaN for blank prompts
+    and for pixels that are not finite. Raises ``T2XError`` for a source that can't be loaded, a
+    question without ``{prompt}``, or an answer of several tokens.
     """
     vlm = load_vlm(source, device=device, dtype=dtype)
-    encoder = VlmEncoder(
-        vlm, question, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size
-    )
+    encoder = VlmEncoder(vlm, question, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size)
     answer, against = [vlm.token(w) for w in yes], [vlm.token(w) for w in no]
 
     def head(features: Mapping[str, Features]) -> Tensor:

@@ -2,10 +2,11 @@
 
     t2x world train emoji-vlm --out runs/emoji-vlm --minutes 40
 
-LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from scratch, on questions about pictures
-with answers from scene truth (``t2x.world.questions``). Each picture is encoded once for about ten questions: they lie one behind
-the other, every question sees the picture and itself, at the positions that it would have alone, so that training equals
-single-question inference. The vision tower first learns what each of its patches shows, alone, then together with the rest.
+LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from
+scratch, on questions about pictures with answers from scene truth (``t2x.world.questions``). Each
+picture is encoded once for about nine questions; every question sees the picture and itself, at
+the positions that it would have alone, so that training equals single-question inference. The
+vision tower first learns what each of its patches shows, alone, then together with the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from transformers import (
     Qwen2Config,
 )
 
-from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.corruption import corrupt, to_pictures, vae_round_trip
 from t2x.world.questions import Turn, sample_turns
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.shown import draw_shown, patch_labels
@@ -58,6 +59,7 @@ EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early
 WEIGHTS = {"verify": 1.0, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 KINDS = tuple(WEIGHTS)
 PATCH_WEIGHT = 0.3
+THROUGH_VAE = 0.25
 FRESH = 10**9  # number of the first picture that no training draws
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<image>")
 CHAT_TEMPLATE = (
@@ -161,11 +163,12 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, width: int = WIDTH, layer
 
 @dataclass(frozen=True)
 class Packed:
-    """Questions in R rows of S places, each row about one picture; a row may hold several questions.
+    """Questions in R rows of S places, each row about one picture; it may hold several questions.
 
-    ``ids`` (R, S) int64; ``owner`` (R,): the picture's number in the batch; ``segment`` (R, S) numbers the question among the
-    picture's, -1 padding; ``place`` (R, S) counts inside it; ``labels`` (R, S): the next token where it is part of an answer, else
-    -100; ``kinds`` (R, S) indexes ``KINDS`` there.
+    ``ids`` (R, S) int64; ``owner`` (R,): the picture's number in the batch; ``segment`` (R, S)
+    numbers the question among the picture's, -1 padding; ``place`` (R, S) counts inside it;
+    ``labels`` (R, S): the next token where it is part of an answer, else -100; ``kinds`` (R, S)
+    indexes ``KINDS`` there.
     """
 
     ids: Tensor
@@ -183,7 +186,9 @@ def _columns(ids: list[int], number: int, turn: Turn, answer: int) -> Columns:
     """One question as the five columns of a row."""
     start = len(ids) - 1 - ids[::-1].index(answer)
     kind = KINDS.index(turn.kind)
-    rest = KINDS.index("atomic") if turn.kind == "verify" else kind  # the closing token after yes or no
+    rest = (
+        KINDS.index("atomic") if turn.kind == "verify" else kind
+    )  # the closing token after yes or no
     kinds = [0] * start + [kind] + [rest] * (len(ids) - start - 2) + [0]
     labels = [-100] * start + ids[start + 1 :] + [-100]
     return ids, [number] * len(ids), list(range(len(ids))), labels, kinds
@@ -218,7 +223,9 @@ def pack(tokenizer: PreTrainedTokenizerFast, turns: Sequence[Sequence[Turn]]) ->
 
 
 def packed_mask(segment: Tensor) -> Tensor:
-    """What may see what: (R, 1, S, P + S), 0 or -inf, P the user token and the picture, which every place sees."""
+    """What may see what: (R, 1, S, P + S), 0 or -inf, P the user token and the picture, which
+    every place sees.
+    """
     rows, length = segment.shape
     same = segment.unsqueeze(1) == segment.unsqueeze(2)  # (R, query, key)
     own = same & torch.ones(length, length, dtype=torch.bool).tril()
@@ -283,7 +290,9 @@ class Batch:
     turns: list[list[Turn]]
 
 
-def make_batch(first: int, count: int, *, vae: Any = None, easy: float = 0.1, ask: bool = True) -> Batch:
+def make_batch(
+    first: int, count: int, *, vae: Any = None, easy: float = 0.1, ask: bool = True
+) -> Batch:
     """Pictures number ``first`` and on, spoilt, with questions if ``ask``."""
     pictures, kinds, colors, turns = [], [], [], []
     for number in range(first, first + count):
@@ -295,7 +304,11 @@ def make_batch(first: int, count: int, *, vae: Any = None, easy: float = 0.1, as
         colors.append(torch.from_numpy(color))
         turns.append(sample_turns(shown, rng, easy=easy) if ask else [])
     generator = torch.Generator().manual_seed(first)
-    pixels, _ = corrupt(to_pictures(pictures), generator, vae=vae)
+    pixels, _ = corrupt(to_pictures(pictures), generator, clean=0.25)
+    if vae is not None:
+        rows = torch.rand(count, generator=generator) < THROUGH_VAE
+        with autocast():
+            pixels[rows] = vae_round_trip(pixels[rows], vae)
     return Batch(pixels, torch.stack(kinds), torch.stack(colors), turns)
 
 
@@ -310,8 +323,12 @@ def answer_losses(model: Any, seen: Tensor, packed: Packed, user: int) -> dict[s
 
 
 @torch.no_grad()
-def measure(model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int = 512, vae: Any = None) -> dict[str, float]:
-    """On fresh spoilt pictures: AUC and accuracy of yes and no, and the share of answers right to the last token."""
+def measure(
+    model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int = 512, vae: Any = None
+) -> dict[str, float]:
+    """On fresh spoilt pictures: AUC of yes against no, and by kind the share of answers that are
+    right to the last token.
+    """
     user = tokenizer.convert_tokens_to_ids("<|user|>")
     yes, no = (tokenizer(w, add_special_tokens=False)["input_ids"][0] for w in ("yes", "no"))
     odds: list[Tensor] = []
@@ -338,7 +355,7 @@ def measure(model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int = 512,
 
 
 def load_vae(out: Path) -> Any:
-    """The autoencoder of emoji-flow, trained beside ``out`` or embedded; None if there is none yet."""
+    """The autoencoder of emoji-flow, trained beside ``out`` or embedded; None if there is none."""
     from diffusers import AutoencoderKL
 
     for folder in (out.parent / "emoji-vae" / "vae", model_dir("emoji-flow") / "vae"):
@@ -364,7 +381,9 @@ def main(
     resume: bool = True,
     threads: int | None = None,
 ) -> dict[str, float]:
-    """Train and save to ``out/model`` at every checkpoint; return what ``measure`` finds, steps and seconds."""
+    """Train and save to ``out/model`` at every checkpoint; return what ``measure`` finds, steps
+    and seconds.
+    """
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
@@ -409,7 +428,7 @@ def main(
         ema.copy_to(averaged)
         save_model(out / "model", averaged, processor)
 
-    state = {"trained": trained, "ema": ema, "optimizer": optimizer}
+    state: dict[str, Any] = {"trained": trained, "ema": ema, "optimizer": optimizer}
     done, seconds = run_training(
         "emoji-vlm",
         step_fn,

@@ -47,8 +47,8 @@ class Vlm:
         ids = self.processor.tokenizer(word, add_special_tokens=False)["input_ids"]
         if len(ids) != 1:
             raise T2XError(
-                f"the answer {word!r} is {len(ids)} tokens for {self.key}; give one that is a single "
-                "token"
+                f"the answer {word!r} is {len(ids)} tokens for {self.key}; give one that is a "
+                "single token"
             )
         return int(ids[0])
 
@@ -62,7 +62,7 @@ class Vlm:
         )
 
     def first_logits(self, texts: Sequence[str], pictures: Sequence[Tensor]) -> Tensor:
-        """Logits of the token after each of N texts, about N pictures (3, H, W) in [0, 1]: (N, V)."""
+        """Logits of the token after each of N texts about N pictures (3, H, W): (N, V)."""
         inputs = self.processor(
             text=list(texts),
             images=[p.detach() for p in pictures],

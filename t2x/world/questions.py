@@ -1,10 +1,10 @@
 """Questions about pictures of the emoji world with answers from scene truth.
 
-Four kinds. *verify*: does the picture show exactly what a text says, in the form of VQAScore (Lin et
-al. 2024, arXiv 2404.01291); half of them true, the false ones mostly wrong in one thing. *atomic*:
-presence, counts, colours, sides, places. *caption*: the picture object by object, or as people say
-it. *text*: the same content in plain words, which needs no picture and teaches the words. No text
-holds a held-out pair or is of a held-out phrasing kind.
+Four kinds. *verify*: does the picture show exactly what a text says, in the form of VQAScore (Lin
+et al. 2024, arXiv 2404.01291); half of them true, the false ones mostly wrong in one thing.
+*atomic*: presence, counts, colours, sides, places. *caption*: the picture object by object, or as
+people say it. *text*: the same content in plain words, which needs no picture and teaches the
+words. No text holds a held-out pair or is of a held-out phrasing kind.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def _presence(shown: Shown, rng: random.Random) -> Turn:
     cls = _some_class(shown, rng) if p.cls == NAMELESS or rng.random() < 0.5 else p.cls
     color = p.color if rng.random() < 0.5 else rng.choice(COLORS)
     if color is None or rng.random() < 0.4:
-        answer = any(o.cls == cls for o in shown.objects)
-        return Turn(f"Is there {articled(cls)}?", "yes" if answer else "no", "atomic")
+        found = any(o.cls == cls for o in shown.objects)
+        return Turn(f"Is there {articled(cls)}?", "yes" if found else "no", "atomic")
     if has_held_out_pair(Scene((Group(cls, color),))):
         return _how_many(shown, rng)
     verdicts = {shows(Scene((Group(cls, color),)), [o]) for o in shown.objects}
@@ -294,7 +294,7 @@ def _text_turn(rng: random.Random) -> Turn:
 def sample_turns(
     shown: Shown, rng: random.Random, *, verify: int = 4, atomic: int = 3, easy: float = 0.1
 ) -> list[Turn]:
-    """Questions about one picture: its description, some to verify, some atomic, at times others."""
+    """Questions about one picture: its description, some to verify, some atomic, rarely others."""
     turns = [caption_turn(shown)]
     turns += [verify_turn(shown, rng, easy=easy) for _ in range(verify)]
     makers = rng.choices(list(_ATOMIC), list(_ATOMIC.values()), k=atomic)

@@ -145,7 +145,9 @@ def _natural_share(cls: str, color: str) -> float:
 
 
 def _color_fits(cls: str, seen: str | None, wanted: str | None) -> bool | None:
-    """Whether a ``seen`` tint is the ``wanted`` colour; None where natural colours leave it open."""
+    """Whether a ``seen`` tint is the ``wanted`` colour; None where natural colours leave it
+    open.
+    """
     if wanted is None or seen == wanted:
         return True
     if seen is None and _natural_share(cls, wanted) > _HINT:
