@@ -85,9 +85,9 @@ def draw_comparison(result: SideBySide) -> Image.Image:
     """Draw the comparison as one RGB picture, as high as prompts and rewards need."""
     texts = {arm: readable(_prompt(result, arm)) for arm in ARMS}
     lines = {arm: wrap(text, PROMPT, PANEL, PROMPT_LINES) for arm, text in texts.items()}
-    grid = _grid(min(SHOWN, len(result.seeds)))
+    grid = _grid(result)
     top = MARGIN + TITLE.line + SUBTITLE.line + GAP
-    prompt_top = top + grid.height + GAP
+    prompt_top = top + grid.bottom + GAP
     bars_top = prompt_top + max(map(len, lines.values())) * PROMPT.line + GAP
     summary_top = bars_top + len(result.rewards) * ROW + GAP + 8
     summary = wrap(readable(result.summary()), SUMMARY, 2 * PANEL + GUTTER, SUMMARY_LINES)
@@ -185,35 +185,46 @@ def _prompt(result: SideBySide, arm: str) -> str:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the pictures of an arm go: ``count`` square cells of ``cell`` pixels in rows."""
+    """Where the pictures of an arm go: ``count`` cells in rows, each ``width`` by ``height`` pixels
+    and a line for the seed."""
 
     count: int
     columns: int
-    cell: int
+    width: int
+    height: int
 
     @property
-    def height(self) -> int:
-        rows = math.ceil(self.count / self.columns)
-        return rows * (self.cell + SMALL.line + 6)
+    def bottom(self) -> int:
+        return math.ceil(self.count / self.columns) * (self.height + SMALL.line + 6)
 
     def corner(self, index: int) -> tuple[int, int]:
         row, column = divmod(index, self.columns)
-        return column * (self.cell + GAP), row * (self.cell + SMALL.line + 6)
+        return column * (self.width + GAP), row * (self.height + SMALL.line + 6)
 
 
-def _grid(count: int) -> _Grid:
+def _grid(result: SideBySide) -> _Grid:
+    """Lay out the first pictures, the same for both arms; rows are as high as the highest."""
+    count = min(SHOWN, len(result.seeds))
     columns = math.ceil(math.sqrt(count))
-    return _Grid(count, columns, (PANEL - GAP * (columns - 1)) // columns)
+    width = (PANEL - GAP * (columns - 1)) // columns
+    shown = [image for arm in ARMS for image in result.pictures[arm][:count]]
+    return _Grid(count, columns, width, max(_fitted_size(image, width)[1] for image in shown))
 
 
-def _fitted(image: Image.Image, cell: int) -> Image.Image:
-    """Enlarge by a whole number with nearest neighbour, or shrink to fit a square cell."""
+def _fitted_size(image: Image.Image, cell: int) -> tuple[int, int]:
+    """Width and height of a picture enlarged by a whole number, or shrunk, to fit into a square."""
     longest = max(image.size)
     if longest <= cell:
         times = cell // longest
-        return image.resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
-    size = (max(1, image.width * cell // longest), max(1, image.height * cell // longest))
-    return image.resize(size, Image.Resampling.LANCZOS)
+        return image.width * times, image.height * times
+    return max(1, image.width * cell // longest), max(1, image.height * cell // longest)
+
+
+def _fitted(image: Image.Image, cell: int) -> Image.Image:
+    """Enlarge with nearest neighbour, or shrink smoothly."""
+    small = max(image.size) <= cell
+    method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
+    return image.convert("RGB").resize(_fitted_size(image, cell), method)
 
 
 def _draw_title(draw: ImageDraw.ImageDraw, result: SideBySide, arm: str, left: int) -> None:
@@ -244,12 +255,11 @@ def _draw_pictures(
     shown = zip(result.seeds, result.pictures[arm], strict=True)
     for index, (seed, image) in zip(range(grid.count), shown, strict=False):
         x, y = (a + b for a, b in zip(at, grid.corner(index), strict=True))
-        picture = _fitted(image, grid.cell)
-        dx, dy = (grid.cell - picture.width) // 2, (grid.cell - picture.height) // 2
-        sheet.paste(picture, (x + dx, y + dy))
-        box = (x + dx - 1, y + dy - 1, x + dx + picture.width, y + dy + picture.height)
-        draw.rectangle(box, outline=FRAME)
-        SMALL.draw(draw, (x + dx, y + grid.cell + 4), f"seed {seed}")
+        picture = _fitted(image, grid.width)
+        x += (grid.width - picture.width) // 2
+        sheet.paste(picture, (x, y))
+        draw.rectangle((x - 1, y - 1, x + picture.width, y + picture.height), outline=FRAME)
+        SMALL.draw(draw, (x, y + grid.height + 4), f"seed {seed}")
 
 
 def _draw_bar(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -35,7 +35,7 @@ def report_page(result: SideBySide) -> str:
         title=_text(f"t2x: {prompt}"),
         heading=_text(result.prompt if len(result.prompt) <= 3 * _TITLE else prompt),
         summary=_text(result.summary()),
-        fairness=_text(_fairness(result)),
+        fairness=_fairness(result),
         arms="\n".join(_arm(result, arm) for arm in ARMS),
         pairs="\n".join(_pair(result, i) for i in range(len(result.seeds))),
         scores=_score_table(result),
@@ -57,7 +57,7 @@ def _fairness(result: SideBySide) -> str:
     return (
         f"{origin}Both sides start from the same {noise}; every score is taken against the "
         f"original prompt. {count} {'pair is' if count == 1 else 'pairs are'} an example, not a "
-        "measurement: `t2x world eval` compares on a thousand held-out prompts."
+        "measurement: <code>t2x world eval</code> compares on a thousand held-out prompts."
     )
 
 
@@ -79,18 +79,27 @@ def _arm(result: SideBySide, arm: str) -> str:
 
 
 def _pair(result: SideBySide, index: int) -> str:
+    """Both pictures of one seed, and their scores."""
     seed = result.seeds[index]
-    return "\n".join(
+    shots = "\n".join(
         f'<figure><img class="shot" alt="{arm}, seed {seed}" '
-        f'src="{_data_url(result.pictures[arm][index])}">'
-        f"<figcaption>seed {seed}{_scores_of(result.rewards, arm, index)}</figcaption></figure>"
+        f'src="{_data_url(result.pictures[arm][index])}"><figcaption>{arm}</figcaption></figure>'
         for arm in ARMS
+    )
+    rows = "\n".join(_pair_row(reward, index) for reward in result.rewards)
+    table = f"<table><tbody>\n{rows}\n</tbody></table>" if rows else ""
+    return (
+        f'<div class="pair"><h3>seed {seed}</h3>\n<div class="shots">\n{shots}\n</div>{table}</div>'
     )
 
 
-def _scores_of(rewards: Iterable[RewardColumn], arm: str, index: int) -> str:
-    values = ((reward.name, getattr(reward, arm)[index]) for reward in rewards)
-    return "".join(f" · {_text(name)} {_number(value)}" for name, value in values)
+def _pair_row(reward: RewardColumn, index: int) -> str:
+    before, after = reward.original[index], reward.rewritten[index]
+    kind = "better" if after > before else "worse" if after < before else ""
+    return (
+        f'<tr><td>{_text(reward.name)}</td><td class="n">{_number(before)}</td>'
+        f'<td class="n {kind}">{_number(after)}</td></tr>'
+    )
 
 
 def _data_url(image: Image) -> str:

@@ -195,13 +195,14 @@ def _counted(up: list[str], down: list[str], measured: list[RewardColumn]) -> st
     noun = "reward" if total == 1 else "rewards"
     if not up and not down:
         return f"the same on all {total} {noun}" if total > 1 else "the same"
-    parts = []
+    parts: list[str] = []
     for word, names in (("higher", up), ("lower", down)):
         if len(names) == total:
-            parts.append(f"{word} on all {total} {noun}" if total > 1 else f"{word} on {names[0]}")
-        elif names:
-            parts.append(f"{word} on {len(names)} of {total} {noun} ({', '.join(names)})")
-    return " and ".join(parts)
+            return f"{word} on all {total} {noun}" if total > 1 else f"{word} on {names[0]}"
+        if names:
+            of_all = "" if parts else f" of {total} {noun}"
+            parts.append(f"{word} on {len(names)}{of_all} ({', '.join(names)})")
+    return ", ".join(parts)
 
 
 def _plain(value: Any) -> Any:
