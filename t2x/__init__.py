@@ -19,8 +19,13 @@ from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
 
 if TYPE_CHECKING:
     from t2x.config import load_config
+    from t2x.evaluation.demo import run_demo
+    from t2x.generators.diffusion import DiffusionGenerator
     from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
     from t2x.registry import load_generator, load_reward, load_rewriter
+    from t2x.rewriters.guarded import Guarded
+    from t2x.rewriters.language_model import LanguageModelRewriter
+    from t2x.scoring.ensemble import RewardEnsemble
     from t2x.store import Store
     from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
 
@@ -29,9 +34,13 @@ __version__ = "0.1.0"
 __all__ = [
     "Check",
     "Context",
+    "DiffusionGenerator",
     "Generator",
+    "Guarded",
+    "LanguageModelRewriter",
     "Media",
     "MissingDependencyError",
+    "RewardEnsemble",
     "RewardModel",
     "Rewrite",
     "Rewriter",
@@ -46,14 +55,20 @@ __all__ = [
     "load_reward",
     "load_rewriter",
     "quantize",
+    "run_demo",
     "save_png",
     "to_pil",
 ]
 
 _MODULES = {
     "t2x.config": ("load_config",),
+    "t2x.evaluation.demo": ("run_demo",),
+    "t2x.generators.diffusion": ("DiffusionGenerator",),
     "t2x.media": ("from_pil", "load_picture", "quantize", "save_png", "to_pil"),
     "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),
+    "t2x.rewriters.guarded": ("Guarded",),
+    "t2x.rewriters.language_model": ("LanguageModelRewriter",),
+    "t2x.scoring.ensemble": ("RewardEnsemble",),
     "t2x.store": ("Store",),
     "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),
 }

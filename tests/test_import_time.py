@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -40,10 +40,16 @@ def test_nothing_heavy_is_loaded(code: str):
     assert loaded_after(code) == set()
 
 
+def child_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_help_answers_within_a_second():
+    """Processor time, the best of three: the clock would measure what else the machine does."""
     seconds = []
-    for _ in range(3):  # the best of three, for a machine that is busy with something else
-        start = time.perf_counter()
+    for _ in range(3):
+        start = child_seconds()
         subprocess.run([sys.executable, "-m", "t2x", "--help"], check=True, capture_output=True)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 1.0
+        seconds.append(child_seconds() - start)
+    assert 0.01 < min(seconds) < 1.0

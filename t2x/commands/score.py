@@ -57,6 +57,9 @@ def score(
 def _score(names: list[str], texts: list[str], pictures: list[Path]) -> dict[str, list[float]]:
     from t2x.media import load_picture
     from t2x.registry import load_reward
+    from t2x.scoring.ensemble import RewardEnsemble
 
     media = [load_picture(path) for path in pictures]
-    return {name: load_reward(name).score(texts, media).tolist() for name in names}
+    ensemble = RewardEnsemble([load_reward(name) for name in names])  # shares the encoders
+    columns = ensemble.components(texts, media).values()
+    return {name: column.tolist() for name, column in zip(names, columns, strict=True)}
