@@ -64,11 +64,12 @@ class PromptEncoder:
         return ids
 
     def _render(self) -> str:
-        user = self.template.user.replace("{prompt}", _MARKER)
+        user = self._ask(_MARKER)
         if not self.tokenizer.chat_template:
             start = self.tokenizer.bos_token or ""
             system = f"{self.template.system}\n\n" if self.template.system else ""
-            text = f"{start}{system}{user}\nPrompt: "
+            shown = "".join(f"{self._ask(p)}\nPrompt: {r}\n\n" for p, r in self.template.examples)
+            text = f"{start}{system}{shown}{user}\nPrompt: "
         else:
             text = self._chat(user)
         if text.count(_MARKER) != 1:
@@ -78,16 +79,23 @@ class PromptEncoder:
             )
         return text + self.template.prefill
 
+    def _ask(self, prompt: str) -> str:
+        return self.template.user.replace("{prompt}", prompt)
+
     def _chat(self, user: str) -> str:
         from jinja2.exceptions import TemplateError
 
         system = self.template.system
-        turns = [{"role": "user", "content": user}]
+        turns = []
+        for prompt, rewrite in self.template.examples:
+            turns.append({"role": "user", "content": self._ask(prompt)})
+            turns.append({"role": "assistant", "content": rewrite})
+        turns.append({"role": "user", "content": user})
         if system:
             try:
                 return self._apply([{"role": "system", "content": system}, *turns])
             except TemplateError:  # templates that know no system role
-                turns = [{"role": "user", "content": f"{system}\n\n{user}"}]
+                turns[0] = {"role": "user", "content": f"{system}\n\n{turns[0]['content']}"}
         return self._apply(turns)
 
     def _apply(self, messages: list[dict[str, str]]) -> str:

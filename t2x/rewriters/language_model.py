@@ -21,7 +21,7 @@ from t2x.rewriters.domain import canonical_for
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.parsing import TAGS, Parsed, parse_completion
 from t2x.rewriters.sampling import GumbelRows, row_seed
-from t2x.rewriters.templates import GENERAL, Template, read_template
+from t2x.rewriters.templates import GENERAL, SMALL, Template, read_template
 from t2x.types import Check, Rewrite
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class LanguageModelRewriter:
         if source == "smollm2":
             source, gguf_file = _smollm2_file()
             options.setdefault("model_id", "smollm2-135m-instruct")
+            template = template or SMALL
         folder = Path(source)
         if template is None and folder.is_dir():
             template = read_template(folder)

@@ -15,7 +15,7 @@ from typing import Any
 
 from t2x.errors import T2XError
 
-__all__ = ["GENERAL", "SETTINGS_FILE", "Template", "read_template"]
+__all__ = ["GENERAL", "SETTINGS_FILE", "SMALL", "Template", "read_template"]
 
 SETTINGS_FILE = "t2x.json"
 
@@ -38,6 +38,7 @@ class Template:
     Args:
         system: system message; "" for none.
         user: user message; ``{prompt}`` is where the user's text goes.
+        examples: pairs of a prompt and its rewrite, shown as earlier turns.
         prefill: beginning of the answer that the model has to continue, such as "<think>".
         require_answer: whether an answer without ``<answer>`` (or ``<prompt>``) tags counts as a
             failure.
@@ -50,6 +51,7 @@ class Template:
 
     system: str = ""
     user: str = "{prompt}"
+    examples: tuple[tuple[str, str], ...] = ()
     prefill: str = ""
     require_answer: bool = False
     thinking: bool = False
@@ -70,10 +72,33 @@ class Template:
         known = [f.name for f in fields(cls)]
         if unknown := sorted(set(values) - set(known)):
             raise T2XError(f"unknown template keys {unknown}; allowed are {known}")
-        return cls(**values)
+        pairs = tuple((str(a), str(b)) for a, b in values.get("examples", ()))
+        return cls(**{**values, "examples": pairs})
 
 
 GENERAL = Template(system=_SYSTEM, user="Request: {prompt}")
+# Models of a few hundred million parameters take the task from examples better than from words.
+SMALL = Template(
+    system="You turn short requests into vivid prompts for a text-to-image model.",
+    examples=(
+        (
+            "an old rowing boat",
+            "an old rowing boat with peeling green paint, pulled up on a pebble beach, calm grey "
+            "sea behind it, soft morning light",
+        ),
+        (
+            'a bakery window that says "TEXT1"',
+            'a small bakery window with "TEXT1" painted on the glass in white letters, loaves on '
+            "wooden shelves, warm lamplight, rainy street",
+        ),
+        (
+            "three blue kayaks under a bridge",
+            "three blue kayaks floating side by side under a stone bridge, clear shallow water, "
+            "shadows of the arch, summer afternoon",
+        ),
+    ),
+    max_new_tokens=96,
+)
 
 
 def read_template(folder: str | Path) -> Template | None:

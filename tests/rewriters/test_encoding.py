@@ -48,6 +48,18 @@ def test_encoding_equals_the_template_for_plain_text(chat_tokenizer: Any) -> Non
     assert encoder.encode(" a cat, 猫 \U0001f431 ") == chat_tokenizer(rendered)["input_ids"]
 
 
+def test_examples_are_earlier_turns(chat_tokenizer: Any) -> None:
+    values = {"system": "S", "user": "Q: {prompt}", "examples": [["a hat", "a red hat"]]}
+    ids = PromptEncoder(chat_tokenizer, Template.from_dict(values)).encode("a cat")
+    roles = [t.split("\n")[0] for t in chat_tokenizer.decode(ids).split("<|im_start|>")[1:]]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
+    assert "Q: a hat<|im_end|>" in chat_tokenizer.decode(ids)
+    bare = tiny_word_tokenizer()
+    bare.chat_template = None
+    text = PromptEncoder(bare, Template.from_dict({**values, "user": "{prompt}"}))._render()
+    assert text.index("Prompt: a red hat") < text.rindex("Prompt: ")
+
+
 def test_prefill_comes_last(chat_tokenizer: Any) -> None:
     ids = PromptEncoder(chat_tokenizer, Template(prefill="<think>")).encode("a cat")
     assert ids[-1] == chat_tokenizer.convert_tokens_to_ids("<think>")
