@@ -389,7 +389,7 @@ def main(
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
     vae = load_vae(out)
-    processor = build_processor(corpus(2_000))
+    processor = build_processor(corpus(1_000))
     tokenizer = processor.tokenizer
     user = tokenizer.convert_tokens_to_ids("<|user|>")
     model, heads = build_model(tokenizer), PatchHeads()

@@ -77,10 +77,10 @@ def _text(scene: Scene, rng: random.Random, kinds: Sequence[str] = SEEN_KINDS) -
         style = rng.choice(_CAPTION_STYLES)
         if style != "layout":
             return STYLES[style](scene, layout(scene, rng), rng)
-    pool = PLAIN_KINDS if rng.random() < 0.4 else kinds
-    fit = [k for k in pool if KINDS[k].suits(scene)]
-    while True:
-        text = sample_prompt(scene, rng.choice(fit), rng).text
+    fit = [k for k in kinds if KINDS[k].suits(scene)]
+    while True:  # every plain text of a scene may belong to another split: draw the kind anew
+        kind = rng.choice(PLAIN_KINDS if rng.random() < 0.4 else fit)
+        text = sample_prompt(scene, kind, rng).text
         if split_of(text) == "train":
             return text
 
