@@ -139,15 +139,15 @@ STYLES: dict[str, Style] = {
 }
 # How often each style goes with each kind of picture.
 _STUDIO_STYLES = {
-    "layout": 0.38,
-    "sentence": 0.27,
-    "tags": 0.13,
-    "stock": 0.13,
+    "layout": 0.5,
+    "sentence": 0.2,
+    "tags": 0.1,
+    "stock": 0.1,
     "plain": 0.04,
-    "poetic": 0.05,
+    "poetic": 0.06,
 }
 _SNAPSHOT_STYLES = {"plain": 0.62, "junk": 0.08, "poetic": 0.16, "stock": 0.1, "tags": 0.04}
-_SNAPSHOT_FRACTION = 0.3
+_SNAPSHOT_FRACTION = 0.27
 DENSE_STYLE = "layout"  # the best single style on the validation split: t2x.world.evaluate.style_scores
 
 
