@@ -63,6 +63,7 @@ REWARDS = {
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
     "emoji-clip": "t2x.train.emoji_clip:main",
+    "emoji-decoder": "t2x.train.emoji_decoder:main",
     "emoji-flow": "t2x.train.emoji_flow:main",
     "emoji-flow-turbo": "t2x.train.emoji_flow_turbo:main",
     "emoji-hps": "t2x.train.emoji_hps:main",

@@ -1,0 +1,89 @@
+"""Sharpen the decoder of emoji-flow's autoencoder, the encoder and so the latent space left as they are.
+
+    t2x world train emoji-vae --out runs/emoji-vae
+    t2x world train emoji-decoder --out runs/emoji-decoder
+
+The latents are lightly noised: what a generator makes lies a little beside what the encoder makes, and the decoder must bear it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from t2x.world.training import (
+    Budget,
+    Ema,
+    autocast,
+    learning_rate,
+    run_training,
+    set_learning_rate,
+    set_threads,
+)
+
+from .emoji_flow import load_vae
+from .emoji_vae import measure, picture_batch, reconstruction_loss
+
+BATCH = 8
+PEAK_LR = 1e-3
+MAX_NOISE = 0.2  # standard deviation, in units of a latent channel's
+DEFAULT_MINUTES = 12.0
+
+
+def main(
+    *,
+    out: Path,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    threads: int | None = None,
+) -> dict[str, float]:
+    """Train and save the whole autoencoder to ``out/vae``; return PSNR in dB and latent statistics."""
+    set_threads(threads)
+    torch.manual_seed(seed)
+    if minutes is None and steps is None:
+        minutes = DEFAULT_MINUTES
+    vae = load_vae(out)
+    decoder = nn.ModuleDict({"decoder": vae.decoder, "post_quant_conv": vae.post_quant_conv})
+    decoder.requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    ema = Ema(decoder, 0.998)
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=PEAK_LR, weight_decay=1e-3)
+
+    def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
+        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
+        generator = torch.Generator().manual_seed((seed << 32) + step)
+        x = picture_batch((seed << 32) + 3 * 10**8 + step * BATCH, BATCH)
+        with autocast():
+            with torch.no_grad():
+                z = vae.encode(x).latent_dist.mode()
+            level = MAX_NOISE * torch.rand(BATCH, 1, 1, 1, generator=generator)
+            y = vae.decode(z + level * torch.randn(z.shape, generator=generator)).sample
+        loss = reconstruction_loss(x, y.float()).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
+        optimizer.step()
+        ema.update(decoder)
+        return {"loss": loss.detach()}
+
+    def save(_: int) -> None:
+        live = {k: v.clone() for k, v in decoder.state_dict().items()}
+        ema.copy_to(decoder)
+        vae.save_pretrained(out / "vae")
+        decoder.load_state_dict(live)
+
+    state = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
+    budget = Budget(steps, minutes)
+    done, seconds = run_training(
+        "emoji-decoder", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save
+    )
+    save(done)
+    ema.copy_to(decoder)
+    metrics = {**measure(vae), "steps": done, "seconds": seconds}
+    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
+    return metrics
