@@ -1,9 +1,9 @@
 """One tensor path from media to a network's input, differentiable, equal to what the weights' own
 PIL preprocessing gives.
 
-PIL's bicubic filter is antialiased and its result is cut to 8 bits; the tensor path is antialiased
-and cut to [0, 1], so the two differ by rounding alone. Which size, crop, padding, mean and
-deviation apply is read from the weights' own configuration.
+PIL's bicubic filter is antialiased and its result is cut to 8 bits after each direction; the tensor
+path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone. Which
+size, crop, padding, mean and deviation apply is read from the weights' own configuration.
 """
 
 from __future__ import annotations
@@ -28,13 +28,19 @@ _FILTERS = ("bicubic", "bilinear")
 
 
 def resize(pictures: Tensor, size: tuple[int, int], *, filter: str = "bicubic") -> Tensor:
-    """Resize (N, C, H, W) in [0, 1] to ``size`` (height, width) with antialiasing, cut to [0, 1].
-    No-op at the same size.
+    """Resize (N, C, H, W) in [0, 1] to ``size`` (height, width) with antialiasing. No-op at the
+    same size.
+
+    Like PIL: first along rows, then along columns, and what overshoots is cut to [0, 1] after each.
+    Pillow 13 turns the order for some tall pictures whose aspect changes, which shows at sharp
+    edges alone; the older order is kept here for all.
     """
-    if tuple(pictures.shape[-2:]) == size:
-        return pictures
-    out = F.interpolate(pictures, size=size, mode=filter, align_corners=False, antialias=True)
-    return out.clamp(0, 1)
+    for target in ((pictures.shape[-2], size[1]), size):
+        if tuple(pictures.shape[-2:]) != target:
+            pictures = F.interpolate(
+                pictures, size=target, mode=filter, align_corners=False, antialias=True
+            ).clamp(0, 1)
+    return pictures
 
 
 @dataclass(frozen=True)
