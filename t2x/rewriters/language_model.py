@@ -141,6 +141,8 @@ class LanguageModelRewriter:
             options.setdefault("model_id", "smollm2-135m-instruct")
             template = template or SMALL
         folder = Path(source)
+        if not folder.is_dir() and (folder.is_absolute() or str(source).startswith((".", "~"))):
+            raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
         if template is None and folder.is_dir():
             template = read_template(folder)
         device = device or _best_device()

@@ -208,6 +208,8 @@ def test_mistakes_are_told(make: Any) -> None:
         make().rewrite([None])
     with pytest.raises(T2XError, match="num_generations"):
         make().rewrite(["a cat"], num_generations=0)
+    with pytest.raises(T2XError, match=r"no folder '\./nowhere'"):
+        LanguageModelRewriter.from_pretrained("./nowhere")
     with pytest.raises(T2XError, match="temperature"):
         make(temperature=-1)
     with pytest.raises(T2XError, match="unknown template keys"):
