@@ -47,7 +47,7 @@ from t2x.world.training import (
 )
 from t2x.world.weights import model_dir
 
-BATCH = 32
+BATCH = 16
 PEAK_LR = 1e-3
 WIDTH = 192
 PATCHES = 64
@@ -55,11 +55,13 @@ ROW = 64  # places for questions in one row
 VOCABULARY = 2048
 DEFAULT_MINUTES = 40.0
 LOOK_FIRST = 0.08  # share of the budget in which the vision tower learns alone
-EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, later
+EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, from half time on
+PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds: early, from half time on
 WEIGHTS = {"verify": 1.0, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 KINDS = tuple(WEIGHTS)
 PATCH_WEIGHT = 0.3
 THROUGH_VAE = 0.25
+MEASURED = 512  # pictures
 FRESH = 10**9  # number of the first picture that no training draws
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<image>")
 CHAT_TEMPLATE = (
@@ -291,7 +293,13 @@ class Batch:
 
 
 def make_batch(
-    first: int, count: int, *, vae: Any = None, easy: float = 0.1, ask: bool = True
+    first: int,
+    count: int,
+    *,
+    vae: Any = None,
+    easy: float = 0.1,
+    plain: float = 0.4,
+    ask: bool = True,
 ) -> Batch:
     """Pictures number ``first`` and on, spoilt, with questions if ``ask``."""
     pictures, kinds, colors, turns = [], [], [], []
@@ -302,7 +310,7 @@ def make_batch(
         pictures.append(shown.picture)
         kinds.append(torch.from_numpy(kind))
         colors.append(torch.from_numpy(color))
-        turns.append(sample_turns(shown, rng, easy=easy) if ask else [])
+        turns.append(sample_turns(shown, rng, easy=easy, plain=plain) if ask else [])
     generator = torch.Generator().manual_seed(first)
     pixels, _ = corrupt(to_pictures(pictures), generator, clean=0.25)
     if vae is not None:
@@ -324,11 +332,12 @@ def answer_losses(model: Any, seen: Tensor, packed: Packed, user: int) -> dict[s
 
 @torch.no_grad()
 def measure(
-    model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int = 512, vae: Any = None
+    model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int | None = None, vae: Any = None
 ) -> dict[str, float]:
     """On fresh spoilt pictures: AUC of yes against no, and by kind the share of answers that are
     right to the last token.
     """
+    count = MEASURED if count is None else count
     user = tokenizer.convert_tokens_to_ids("<|user|>")
     yes, no = (tokenizer(w, add_special_tokens=False)["input_ids"][0] for w in ("yes", "no"))
     odds: list[Tensor] = []
@@ -404,9 +413,9 @@ def main(
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         ask = fraction >= LOOK_FIRST
-        easy = EASY[0] + (EASY[1] - EASY[0]) * min(1.0, fraction / 0.5)
+        easy, plain = (a + (b - a) * min(1.0, fraction / 0.5) for a, b in (EASY, PLAIN))
         first = (seed << 40) + step * BATCH
-        batch = make_batch(first, BATCH, vae=vae, easy=easy, ask=ask)
+        batch = make_batch(first, BATCH, vae=vae, easy=easy, plain=plain, ask=ask)
         with autocast():
             seen = look(model, batch.pixels)
             patch = heads(seen, batch.kinds, batch.colors)

@@ -71,15 +71,19 @@ def caption_turn(shown: Shown) -> Turn:
 # ---- texts of a scene ---------------------------------------------------------------------------
 
 
-def _text(scene: Scene, rng: random.Random, kinds: Sequence[str] = SEEN_KINDS) -> str:
-    """A training text that means ``scene``: a user's prompt or a caption."""
-    if rng.random() < 0.15 and kinds is SEEN_KINDS:
+def _text(
+    scene: Scene, rng: random.Random, kinds: Sequence[str] = SEEN_KINDS, *, plain: float = 0.4
+) -> str:
+    """A training text that means ``scene``: a user's prompt, ``plain`` ones at least so often, or a
+    caption.
+    """
+    if rng.random() < 0.3 * (1 - plain) and kinds is SEEN_KINDS:
         style = rng.choice(_CAPTION_STYLES)
         if style != "layout":
             return STYLES[style](scene, layout(scene, rng), rng)
     fit = [k for k in kinds if KINDS[k].suits(scene)]
     while True:  # every plain text of a scene may belong to another split: draw the kind anew
-        kind = rng.choice(PLAIN_KINDS if rng.random() < 0.4 else fit)
+        kind = rng.choice(PLAIN_KINDS if rng.random() < plain else fit)
         text = sample_prompt(scene, kind, rng).text
         if split_of(text) == "train":
             return text
@@ -186,7 +190,7 @@ def _false_scene(shown: Shown, rng: random.Random, *, easy: float) -> Scene:
             return scene
 
 
-def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1) -> Turn:
+def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1, plain: float = 0.4) -> Turn:
     """Whether the picture shows a text, true or false with even odds.
 
     Pictures with an object of no class only have false texts, half of them near misses that name
@@ -195,14 +199,14 @@ def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1) -> Turn:
     if rng.random() < 0.5:
         for _ in range(4):
             if scene := told_scene(shown.objects, rng):
-                return Turn(VERIFY.format(_text(scene, rng)), "yes", "verify")
+                return Turn(VERIFY.format(_text(scene, rng, plain=plain)), "yes", "verify")
     if shown.nameless and rng.random() < 0.7:
         guess = rng.choice(CLASSES)
         named = [replace(p, cls=guess) if p.cls == NAMELESS else p for p in shown.objects]
         if scene := told_scene(named, rng):
-            return Turn(VERIFY.format(_text(scene, rng)), "no", "verify")
+            return Turn(VERIFY.format(_text(scene, rng, plain=plain)), "no", "verify")
     scene = _false_scene(shown, rng, easy=easy)
-    return Turn(VERIFY.format(_text(scene, rng)), "no", "verify")
+    return Turn(VERIFY.format(_text(scene, rng, plain=plain)), "no", "verify")
 
 
 # ---- atomic questions ---------------------------------------------------------------------------
@@ -292,15 +296,24 @@ def _text_turn(rng: random.Random) -> Turn:
 
 
 def sample_turns(
-    shown: Shown, rng: random.Random, *, verify: int = 4, atomic: int = 3, easy: float = 0.1
+    shown: Shown,
+    rng: random.Random,
+    *,
+    verify: int = 4,
+    atomic: int = 3,
+    easy: float = 0.1,
+    plain: float = 0.4,
 ) -> list[Turn]:
-    """Questions about one picture: its description, some to verify, some atomic, rarely others."""
+    """Questions about one picture: its description, some to verify, some atomic, rarely others.
+
+    ``easy``: share of false texts about another scene altogether; ``plain``: of plain texts.
+    """
     turns = [caption_turn(shown)]
-    turns += [verify_turn(shown, rng, easy=easy) for _ in range(verify)]
+    turns += [verify_turn(shown, rng, easy=easy, plain=plain) for _ in range(verify)]
     makers = rng.choices(list(_ATOMIC), list(_ATOMIC.values()), k=atomic)
     turns += [make(shown, rng) for make in makers]
-    if rng.random() < 0.4:
+    if rng.random() < 0.3:
         turns.append(_text_turn(rng))
-    if rng.random() < 0.3 and (said := _said_turn(shown, rng)):
+    if rng.random() < 0.1 and (said := _said_turn(shown, rng)):
         turns.append(said)
     return turns
