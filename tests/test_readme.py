@@ -1,0 +1,95 @@
+"""The README does what it says: code that runs, complete tables, links that lead somewhere."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import t2x
+from t2x.media import load_picture
+from t2x.registry import COMMANDS, REWARDS, import_attr
+from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.world.weights import EMBEDDED
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_example_runs_on_the_embedded_models(capsys: pytest.CaptureFixture[str]):
+    names: dict[str, Any] = {}
+    exec(compile(BLOCKS[0], "README.md", "exec"), names)
+    rewrite, pictures, scores = (names[name] for name in ("rewrite", "pictures", "scores"))
+    assert rewrite.status in ("accepted", "unchanged", "reverted", "failed")
+    assert pictures.shape == (2, 3, 64, 64) and pictures.std() > 0.01
+    assert scores.shape == (2,) and torch.isfinite(scores).all()
+    assert torch.equal(load_picture("rewritten.png")[0], pictures[1])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"{rewrite.status} {rewrite.text}" and len(printed) == 2
+    assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 12
+
+
+def _checked(target: str, made: Any) -> Callable[..., Any]:
+    """A stand-in for a loader that takes what the real factory takes, and gives a fake."""
+    factory = import_attr(target)
+
+    def load(name: str, **options: Any) -> Any:
+        inspect.signature(factory).bind(*([] if "source" in options else [name]), **options)
+        return made
+
+    return load
+
+
+def test_the_example_with_real_checkpoints_gives_its_loaders_what_they_take(monkeypatch):
+    diffusion = "t2x.generators.diffusion:DiffusionGenerator.from_pretrained"
+    language = "t2x.rewriters.language_model:LanguageModelRewriter.from_pretrained"
+    monkeypatch.setattr(t2x, "load_generator", _checked(diffusion, FakeGenerator()))
+    monkeypatch.setattr(t2x, "load_rewriter", _checked(language, FakeRewriter()))
+    monkeypatch.setattr(t2x, "load_reward", _checked(REWARDS["clip"], FakeReward()))
+    exec(compile(BLOCKS[1], "README.md", "exec"), {})
+    assert sorted(os.listdir("out")) == ["compare.png", "report.html", "result.json"]
+
+
+@pytest.mark.hub
+@pytest.mark.gpu
+def test_the_example_with_real_checkpoints_runs():
+    exec(compile(BLOCKS[1], "README.md", "exec"), {})
+    assert Path("out/compare.png").is_file()
+
+
+def test_it_is_short_and_names_no_machine():
+    assert len(README.splitlines()) <= 150
+    assert not re.search(r"(^|[\s(\"'`])/(work|root|tmp|home|opt)/", README)
+
+
+def test_every_embedded_model_and_reward_has_a_row():
+    first_cells = re.findall(r"^\| `?([\w-]+)`? \|", README, re.MULTILINE)
+    for name in (*EMBEDDED, *REWARDS):
+        assert first_cells.count(name) == 1, f"{name} needs one row"
+
+
+def test_commands_and_files_that_it_names_exist():
+    from t2x.cli import app
+
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups}
+    named = set(re.findall(r"(?:`|^)t2x ([a-z]+)\b", README, re.MULTILINE))
+    assert {"demo", "rewrite", "generate", "score", "list", "world"} <= named
+    assert named <= known
+    assert not set(re.findall(r"t2x world train ([a-z-]+)", README)) - set(COMMANDS)
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).is_file(), target
+    for path in re.findall(
+        r"^ +(?:-> )?((?:t2x|rewards|train|apps|configs|tests|docs)/\S*)", README, re.M
+    ):
+        assert (ROOT / path).is_dir(), path
+    flow = README.partition("## How it flows")[2].partition("## The embedded")[0]
+    for name in re.findall(r"\b(\w+\.(?:py|md))\b", flow):
+        assert list(ROOT.glob(f"t2x/**/{name}")) or list(ROOT.glob(f"*/{name}")), name
