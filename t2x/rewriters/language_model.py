@@ -247,6 +247,7 @@ class LanguageModelRewriter:
             [row.seed for row in rows],
             temperature=self.temperature or self.template.temperature,
             top_p=self.template.top_p,
+            repetition_penalty=self.template.repetition_penalty,
             eos_ids=eos,
         )
         device = self.model.device

@@ -37,6 +37,7 @@ class GumbelRows:
         temperature: positive; what logits are divided by in sampled rows.
         top_p: only the likeliest tokens that together reach this probability are sampled; 1 keeps
             all.
+        repetition_penalty: above 1, tokens that the row wrote before become less likely.
         eos_ids: ends of a text; rows behind their end are ignored.
 
     After generation, ``margins`` (N,) holds each row's smallest gap between the best and the
@@ -49,6 +50,7 @@ class GumbelRows:
         *,
         temperature: float = 1.0,
         top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
         eos_ids: Sequence[int] = (),
     ) -> None:
         import torch
@@ -58,6 +60,8 @@ class GumbelRows:
         ]
         self._temperature = temperature
         self._top_p = top_p
+        self._penalty = repetition_penalty
+        self._start = 0
         self._eos = torch.tensor(list(eos_ids), dtype=torch.long)
         self._ended = torch.zeros(len(seeds), dtype=torch.bool)
         self._first = True
@@ -69,8 +73,10 @@ class GumbelRows:
 
         if not self._first:
             self._ended |= torch.isin(input_ids[:, -1].cpu(), self._eos)
+        else:
+            self._start = input_ids.shape[1]
         self._first = False
-        scores = scores.float()
+        scores = self._penalised(input_ids[:, self._start :], scores.float())
         sampled = [
             i for i, g in enumerate(self._generators) if g is not None and not self._ended[i]
         ]
@@ -85,6 +91,16 @@ class GumbelRows:
         gap = (best[:, 0] - best[:, 1]).cpu()
         self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, gap))
         return scores
+
+    def _penalised(self, written: Tensor, scores: Tensor) -> Tensor:
+        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
+        import torch
+
+        if self._penalty == 1 or written.shape[1] == 0:
+            return scores
+        had = scores.gather(1, written)
+        had = torch.where(had < 0, had * self._penalty, had / self._penalty)
+        return scores.scatter(1, written, had)
 
     def _gumbel(self, row: int, size: int) -> Tensor:
         import torch

@@ -46,6 +46,7 @@ class Template:
         max_new_tokens: room for reasoning and answer together.
         temperature: of sampled generations.
         top_p: nucleus of sampled generations.
+        repetition_penalty: above 1, the model's own earlier tokens become less likely.
         domain: small world whose words the model writes (``t2x.rewriters.domain``); "" for none.
     """
 
@@ -58,6 +59,7 @@ class Template:
     max_new_tokens: int = 256
     temperature: float = 0.8
     top_p: float = 0.95
+    repetition_penalty: float = 1.0
     domain: str = ""
 
     def __post_init__(self) -> None:
@@ -98,6 +100,7 @@ SMALL = Template(
         ),
     ),
     max_new_tokens=96,
+    repetition_penalty=1.2,
 )
 
 

@@ -49,3 +49,12 @@ def test_seeds_depend_on_seed_prompt_and_generation() -> None:
     seeds = {row_seed(s, p, g) for s in (0, 1) for p in ("a", "b", "\ud83d") for g in (0, 1, 10)}
     assert len(seeds) == 18
     assert row_seed(0, "a cat", 0) == row_seed(0, "a cat", 0) < 2**63
+
+
+def test_only_what_the_row_wrote_is_penalised() -> None:
+    rows = GumbelRows([None], repetition_penalty=2.0)
+    logits = torch.tensor([[2.0, 1.0, -1.0, 3.0]])
+    prompt = torch.tensor([[3, 3]])
+    assert rows(prompt, logits).tolist() == logits.tolist()
+    after = rows(torch.tensor([[3, 3, 0, 2, 0]]), logits)
+    assert after.tolist() == [[1.0, 1.0, -2.0, 3.0]]
