@@ -154,7 +154,9 @@ def _one_too_many(scene: Scene, rng: random.Random) -> Scene | None:
     extra = Group(rng.choice(CLASSES), rng.choice((None, *COLORS)))
     if len(scene.groups) > 2 or scene.num_objects == MAX_OBJECTS:
         return None
-    return Scene((*scene.groups, extra)) if extra not in scene.groups else None
+    if any((g.cls, g.color) == (extra.cls, extra.color) for g in scene.groups):
+        return None
+    return Scene((*scene.groups, extra))
 
 
 def _another(scene: Scene, rng: random.Random) -> Scene | None:
