@@ -1,0 +1,120 @@
+"""Aesthetic heads in LAION's layouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from t2x.errors import T2XError
+from t2x.registry import load_reward
+from t2x.testing import tiny_open_clip
+
+
+@pytest.fixture(scope="module")
+def clip() -> tuple[Any, Any]:
+    return tiny_open_clip()
+
+
+@pytest.fixture
+def pictures() -> torch.Tensor:
+    return torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+def _layer(out: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(out, width, generator=generator), torch.randn(out, generator=generator)
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> Path:
+    """Version 1: one layer, in a file of its own."""
+    weight, bias = _layer(1, 16, 0)
+    torch.save({"weight": weight, "bias": bias}, tmp_path / "linear.pth")
+    return tmp_path / "linear.pth"
+
+
+def _embeddings(clip: tuple[Any, Any], pictures: torch.Tensor) -> torch.Tensor:
+    reward = load_reward("clip", source=clip)
+    image = reward.encoders["clip"].encode_image(pictures)
+    return torch.nn.functional.normalize(image, dim=-1)
+
+
+def test_linear_head_on_the_normalised_embedding(
+    clip: tuple[Any, Any], pictures: torch.Tensor, linear: Path
+) -> None:
+    scores = load_reward("aesthetic", source=linear, encoder=clip).score(["x"] * 3, pictures)
+    weight, bias = _layer(1, 16, 0)
+    expected = (_embeddings(clip, pictures) @ weight.T + bias).squeeze(1)
+    assert torch.allclose(scores, expected, atol=1e-5)
+
+
+def test_layers_are_read_in_order_of_their_numbers(
+    clip: tuple[Any, Any], pictures: torch.Tensor, tmp_path: Path
+) -> None:
+    """Numbers with gaps and two digits: "10" comes after "2"."""
+    layers = {0: _layer(8, 16, 0), 2: _layer(8, 8, 1), 10: _layer(1, 8, 2)}
+    weights = {f"layers.{i}.weight": w for i, (w, _) in layers.items()}
+    weights |= {f"layers.{i}.bias": b for i, (_, b) in layers.items()}
+    save_file(weights, tmp_path / "head.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"activation": "relu"}))
+    x = _embeddings(clip, pictures)
+    for activation in ("relu", "none"):
+        y = x
+        for i, (w, b) in layers.items():
+            y = y @ w.T + b
+            y = y.relu() if activation == "relu" and i != 10 else y
+        reward = load_reward("aesthetic", source=tmp_path, encoder=clip, activation=activation)
+        assert torch.allclose(reward.score(["x"] * 3, pictures), y.squeeze(1), atol=1e-4)
+    by_config = load_reward("aesthetic", source=tmp_path, encoder=clip)
+    relu = load_reward("aesthetic", source=tmp_path, encoder=clip, activation="relu")
+    assert torch.equal(by_config.score(["x"], pictures[:1]), relu.score(["x"], pictures[:1]))
+
+
+def test_the_prompt_plays_no_part_even_if_blank(
+    clip: tuple[Any, Any], pictures: torch.Tensor, linear: Path
+) -> None:
+    reward = load_reward("aesthetic", source=linear, encoder=clip)
+    scores = reward.score(["", "a cat", "x" * 900], pictures)
+    assert torch.equal(scores, reward.score(["y"] * 3, pictures))
+    assert not scores.isnan().any()
+
+
+def test_gradient_reaches_the_pixels(
+    clip: tuple[Any, Any], pictures: torch.Tensor, linear: Path
+) -> None:
+    media = pictures.requires_grad_()
+    reward = load_reward("aesthetic", source=linear, encoder=clip)
+    reward.score(["x"] * 3, media).sum().backward()
+    assert media.grad is not None
+    assert (media.grad.flatten(1).norm(dim=1) > 0).all()
+
+
+def test_what_does_not_fit_is_said(
+    clip: tuple[Any, Any], pictures: torch.Tensor, linear: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(T2XError, match="which CLIP"):
+        load_reward("aesthetic", source=linear)
+    with pytest.raises(T2XError, match="no aesthetic head at"):
+        load_reward("aesthetic", source=tmp_path / "nothing", encoder=clip)
+    with pytest.raises(T2XError, match="none, relu"):
+        load_reward("aesthetic", source=linear, encoder=clip, activation="gelu")
+    torch.save({"weight": torch.zeros(1, 5), "bias": torch.zeros(1)}, tmp_path / "narrow.pth")
+    narrow = load_reward("aesthetic", source=tmp_path / "narrow.pth", encoder=clip)
+    with pytest.raises(T2XError, match="width 5"):
+        narrow.score(["x"] * 3, pictures)
+    torch.save({"conv": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(T2XError, match="its tensors: conv"):
+        load_reward("aesthetic", source=tmp_path / "other.pth", encoder=clip)
+
+
+def test_pickles_are_not_run(clip: tuple[Any, Any], tmp_path: Path) -> None:
+    import pickle
+
+    torch.save({"weight": Path("x")}, tmp_path / "bad.pth")
+    with pytest.raises(pickle.UnpicklingError):
+        load_reward("aesthetic", source=tmp_path / "bad.pth", encoder=clip)
