@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from t2x.world.captions import NUMBER_WORDS, STYLES, plural, training_scene
 from t2x.world.kinds import KINDS, PLAIN_KINDS
@@ -82,11 +83,12 @@ def _text(
         if style != "layout":
             return STYLES[style](scene, layout(scene, rng), rng)
     fit = [k for k in kinds if KINDS[k].suits(scene)]
-    while True:  # every plain text of a scene may belong to another split: draw the kind anew
-        kind = rng.choice(PLAIN_KINDS if rng.random() < plain else fit)
-        text = sample_prompt(scene, kind, rng).text
+    for attempt in count():  # every plain text of a scene may belong to another split
+        is_plain = attempt < _TRIES and rng.random() < plain
+        text = sample_prompt(scene, rng.choice(PLAIN_KINDS if is_plain else fit), rng).text
         if split_of(text) == "train":
-            return text
+            break
+    return text
 
 
 # ---- a scene wrong in one thing -----------------------------------------------------------------
