@@ -78,7 +78,8 @@ def _difference(picture: NDArray[np.uint8]) -> Array:
 # --- proposals ---
 
 _REGION = 9  # pixels within which proposals compete
-_PER_REGION = 5
+_PER_REGION = 6
+_FAR_BEHIND = 0.15
 _MAX_PROPOSALS = 28
 _MIN_PROPOSAL = 0.45
 
@@ -138,7 +139,9 @@ def _propose(difference: Array) -> list[Detection]:
     kept: list[Detection] = []
     for candidate in found:
         rivals = [k for k in kept if _near(k, candidate)]
-        if len(rivals) >= _PER_REGION or any(k.cls == candidate.cls for k in rivals):
+        if any(k.cls == candidate.cls or k.score > candidate.score + _FAR_BEHIND for k in rivals):
+            continue
+        if len(rivals) >= _PER_REGION:
             continue
         kept.append(candidate)
         if len(kept) == _MAX_PROPOSALS:
