@@ -69,6 +69,7 @@ COMMANDS = {
     "emoji-hps": "t2x.train.emoji_hps:main",
     "emoji-lm": "t2x.train.emoji_lm:main",
     "emoji-rewriter": "t2x.train.emoji_rewriter:main",
+    "emoji-text": "t2x.train.emoji_text:main",
     "emoji-vae": "t2x.train.emoji_vae:main",
     "emoji-vlm": "t2x.train.emoji_vlm:main",
 }

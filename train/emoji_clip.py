@@ -56,8 +56,9 @@ SIGMOID_WEIGHT = 0.5
 MAX_LOGIT_SCALE = math.log(100)
 VAE_SHARE = REDRAWN_SHARE = 0.1
 DEFAULT_MINUTES = 12.0
-VISION = {"image_size": 64, "patch_size": 8, "width": 192, "layers": 4, "head_width": 48}
-EMBED_DIM = 192
+# Small on purpose: all embedded weights together stay below 60 MB.
+WIDTH = EMBED_DIM = 128
+VISION = {"image_size": 64, "patch_size": 8, "width": WIDTH, "layers": 4, "head_width": 32}
 PREPROCESS = {
     "mean": [0.5] * 3,
     "std": [0.5] * 3,
@@ -76,7 +77,7 @@ def build_config(tokenizer: Any) -> dict[str, Any]:
         "context_length": MAX_TOKENS,
         "vocab_size": len(tokenizer),
         "hf_tokenizer_name": "emoji-clip",
-        "width": 192,
+        "width": WIDTH,
         "heads": 4,
         "layers": 3,
         "pool_type": "eos",

@@ -1,15 +1,17 @@
 """Train emoji-flow, the world's text-to-image model: a stock StableDiffusionPipeline that predicts flow.
 
     t2x world train emoji-vae --out runs/emoji-vae
+    t2x world train emoji-text --out runs/emoji-text
     t2x world train emoji-flow --out runs/emoji-flow --minutes 120
 
 Rectified flow (Liu et al. 2022, arXiv 2209.03003; Esser et al. 2024, arXiv 2403.03206): x_t = (1 - sigma) x0 + sigma noise, the
-network predicts noise - x0, sigma is logit-normal. The text encoder is trained jointly. What DPMSolverMultistepScheduler asks for:
+network predicts noise - x0, sigma is logit-normal. The text encoder, pre-trained on captions alone, is trained on jointly. What DPMSolverMultistepScheduler asks for:
 the network sees floor(1000 sigma), x0 is the scaled latent, and a dropped caption is the empty string, padded like any other.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +29,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from t2x.errors import T2XError
 from t2x.world.captions import sample_pair
-from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer
+from t2x.world.tokenizer import MAX_TOKENS
 from t2x.world.training import (
     Budget,
     Ema,
@@ -45,14 +47,14 @@ PEAK_LR = 1e-3
 DROP_CAPTION = 0.1
 WIDTH = 192
 DEFAULT_MINUTES = 120.0
-POOL = 64_000  # distinct pictures; their latents are kept once made
+POOL = 40_000  # distinct pictures; their latents are kept once made
 EASY_UNTIL, EASY = 30_000, 0.5  # curriculum: the first pictures are one-object scenes more often
 SETTINGS = {"num_inference_steps": 8, "guidance_scale": 3.0, "height": 64, "width": 64}
 
 
-def build_networks(vocab_size: int) -> tuple[UNet2DConditionModel, CLIPTextModel]:
-    """UNet on 16x16x4 latents with cross-attention at 8x8 (8 M parameters) and a four-layer text transformer (2 M)."""
-    unet = UNet2DConditionModel(
+def build_unet() -> UNet2DConditionModel:
+    """UNet on 16x16x4 latents with cross-attention at 8x8: 8 M parameters."""
+    return UNet2DConditionModel(
         sample_size=16,
         in_channels=4,
         out_channels=4,
@@ -64,7 +66,11 @@ def build_networks(vocab_size: int) -> tuple[UNet2DConditionModel, CLIPTextModel
         attention_head_dim=3,
         norm_num_groups=16,
     )
-    text_config = CLIPTextConfig(
+
+
+def build_text_encoder(vocab_size: int) -> CLIPTextModel:
+    """CLIP text transformer of four layers: 2 M parameters."""
+    config = CLIPTextConfig(
         vocab_size=vocab_size,
         hidden_size=WIDTH,
         intermediate_size=4 * WIDTH,
@@ -76,7 +82,7 @@ def build_networks(vocab_size: int) -> tuple[UNet2DConditionModel, CLIPTextModel
         eos_token_id=1,
         pad_token_id=1,
     )
-    return unet, CLIPTextModel(text_config)
+    return CLIPTextModel(config)
 
 
 def flow_scheduler() -> DPMSolverMultistepScheduler:
@@ -171,6 +177,15 @@ def load_vae(out: Path) -> AutoencoderKL:
     raise T2XError("no autoencoder: run `t2x world train emoji-vae` with an --out beside this one first")
 
 
+def load_text_encoder(out: Path) -> tuple[CLIPTextModel, CLIPTokenizer]:
+    """Take the text encoder pre-trained beside ``out``, or the embedded model's."""
+    for folder in (out.parent / "emoji-text", model_dir("emoji-flow")):
+        if (folder / "text_encoder" / "config.json").exists():
+            encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
+            return encoder, CLIPTokenizer.from_pretrained(folder / "tokenizer")
+    raise T2XError("no text encoder: run `t2x world train emoji-text` with an --out beside this one")
+
+
 def main(
     *,
     out: Path,
@@ -186,8 +201,8 @@ def main(
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
     vae = load_vae(out)
-    tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(4_000))
-    unet, text_encoder = build_networks(len(tokenizer))
+    text_encoder, tokenizer = load_text_encoder(out)
+    unet = build_unet()
     # Plain attention: at these sizes the fused kernel's backward pass takes a fifth of a step on a CPU.
     unet.set_attn_processor(AttnProcessor())
     text_encoder.set_attn_implementation("eager")
@@ -216,7 +231,7 @@ def main(
         ema.update(model)
         return {"loss": loss.detach(), "grad_norm": norm.detach()}
 
-    averaged = nn.ModuleDict(dict(zip(model, build_networks(len(tokenizer)), strict=True)))
+    averaged = copy.deepcopy(model)
 
     def save(_: int) -> None:
         ema.copy_to(averaged)

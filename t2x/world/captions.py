@@ -28,6 +28,7 @@ __all__ = [
     "noun_phrase",
     "plural",
     "sample_pair",
+    "sample_told_layout",
     "training_scene",
 ]
 
@@ -242,6 +243,15 @@ def _snapshot(scene: Scene, rng: random.Random) -> NDArray[np.uint8]:
     base = rng.uniform(0.8, 0.95)
     r, g, b = (min(1.0, base + rng.uniform(-0.06, 0.06)) for _ in range(3))
     return render(placed, (r, g, b))
+
+
+def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
+    """Draw an exact caption, mostly of the careful styles, and the objects that it tells of, each in its slot."""
+    rng = random.Random(seed)
+    scene = training_scene(rng)
+    placed = _training_layout(scene, rng)
+    style = rng.choices(list(_STUDIO_STYLES), list(_STUDIO_STYLES.values()))[0]
+    return STYLES[style](scene, placed, rng), placed
 
 
 def sample_pair(seed: int, *, easy: float = 0.0) -> WebPair:
