@@ -57,8 +57,8 @@ PEAK_LR = 1.5e-3
 DEFAULT_STEPS = 4000
 REPLAY = 0.1
 KEPT_WORDS = 0.04
-CURVE_PROMPTS = 240
-FINAL_PROMPTS = 600
+CURVE_PROMPTS = 120
+FINAL_PROMPTS = 360
 TEMPLATE = Template(
     require_answer=True, max_new_tokens=128, temperature=0.8, top_p=0.95, domain="emoji"
 )

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from t2x.world.captions import caption
-from t2x.world.content import same_scene, style_of, tells_scene
+from t2x.world.content import plain_words, same_scene, style_of, tells_scene
 from t2x.world.corpus import corpus_text, corpus_turns
 from t2x.world.english import ADJECTIVES, NOUNS, PEOPLE
 from t2x.world.kinds import HELD_OUT_KINDS
@@ -104,3 +104,10 @@ def test_general_english_shares_no_word_with_the_world() -> None:
     world = {word for name in names for word in name.split()} | set(COLORS)
     world |= {word for words in COLOR_SYNONYMS.values() for word in words}
     assert not world & {*NOUNS, *PEOPLE, *ADJECTIVES}
+
+
+def test_plain_words() -> None:
+    assert plain_words("A trio of crimson kittens, no Sofas") == "three red cats, no couches"
+    assert plain_words("the animal with a trunk") == "a elephant"
+    assert plain_words("a slice of pizza on a bicycle") == "a pizza on a bicycle"
+    assert plain_words("a carpet and a cathedral") == "a carpet and a cathedral"
