@@ -57,7 +57,7 @@ DEFAULT_MINUTES = 40.0
 LOOK_FIRST = 0.08  # share of the budget in which the vision tower learns alone
 EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, from half time on
 PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds: early, from half time on
-WEIGHTS = {"verify": 1.0, "atomic": 0.7, "caption": 1.0, "text": 0.3}
+WEIGHTS = {"verify": 1.0, "fault": 0.7, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 KINDS = tuple(WEIGHTS)
 PATCH_WEIGHT = 0.3
 THROUGH_VAE = 0.25
@@ -188,9 +188,7 @@ def _columns(ids: list[int], number: int, turn: Turn, answer: int) -> Columns:
     """One question as the five columns of a row."""
     start = len(ids) - 1 - ids[::-1].index(answer)
     kind = KINDS.index(turn.kind)
-    rest = (
-        KINDS.index("atomic") if turn.kind == "verify" else kind
-    )  # the closing token after yes or no
+    rest = KINDS.index("fault") if turn.kind == "verify" else kind  # what follows yes or no
     kinds = [0] * start + [kind] + [rest] * (len(ids) - start - 2) + [0]
     labels = [-100] * start + ids[start + 1 :] + [-100]
     return ids, [number] * len(ids), list(range(len(ids))), labels, kinds
@@ -353,6 +351,7 @@ def measure(
         odds.append((logits[..., yes] - logits[..., no])[asked])
         truth.append(packed.labels[asked] == yes)
         hit = (logits.argmax(-1) == packed.labels) | (packed.labels < 0)
+        hit |= packed.kinds == KINDS.index("fault")
         for i, row in enumerate(batch.turns):
             own = hit[packed.owner == i], packed.segment[packed.owner == i]
             for j, turn in enumerate(row):
@@ -398,7 +397,11 @@ def main(
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
     vae = load_vae(out)
-    processor = build_processor(corpus(1_000))
+    folder = out / "model"
+    if resume and (folder / "processor_config.json").exists():
+        processor = LlavaProcessor.from_pretrained(folder)  # the embeddings are of its tokens
+    else:
+        processor = build_processor(corpus(1_000))
     tokenizer = processor.tokenizer
     user = tokenizer.convert_tokens_to_ids("<|user|>")
     model, heads = build_model(tokenizer), PatchHeads()
@@ -435,7 +438,7 @@ def main(
 
     def save(_: int) -> None:
         ema.copy_to(averaged)
-        save_model(out / "model", averaged, processor)
+        save_model(folder, averaged, processor)
 
     state: dict[str, Any] = {"trained": trained, "ema": ema, "optimizer": optimizer}
     done, seconds = run_training(

@@ -29,6 +29,7 @@ __all__ = [
     "Turn",
     "caption_turn",
     "description",
+    "fault",
     "sample_turns",
     "verify_turn",
 ]
@@ -194,8 +195,33 @@ def _false_scene(shown: Shown, rng: random.Random, *, easy: float) -> Scene:
             return scene
 
 
+def fault(scene: Scene, objects: Sequence[Placed]) -> str:
+    """The first thing that is wrong with a picture of these objects if ``scene`` was asked for.
+
+    In the order of telling: a class missing or miscounted, an object too many, a colour, the side.
+    """
+    seen = [p.cls for p in objects]
+    wanted = [g.cls for g in scene.groups for _ in range(g.count)]
+    for group in scene.groups:
+        number = seen.count(group.cls)
+        if number == 0:
+            return f"there is no {group.cls}"
+        if number != wanted.count(group.cls):
+            name = group.cls if number == 1 else plural(group.cls)
+            return f"there {'is' if number == 1 else 'are'} {NUMBER_WORDS[number]} {name}"
+    for p in natural_order(list(objects)):
+        if p.cls not in wanted:
+            return f"there is also {_words(p)}"
+    for group in scene.groups:
+        colors = [p.color for p in objects if p.cls == group.cls]
+        if group.color is not None and colors.count(group.color) < group.count:
+            other = next(c for c in colors if c != group.color)
+            return f"the {group.cls} is {other or 'natural'}"
+    return f"it is not {scene.relation}"
+
+
 def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1, plain: float = 0.4) -> Turn:
-    """Whether the picture shows a text, true or false with even odds.
+    """Whether the picture shows a text, true or false with even odds; after a no, what is wrong.
 
     Pictures with an object of no class only have false texts, half of them near misses that name
     what it might have been.
@@ -208,9 +234,13 @@ def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1, plain: f
         guess = rng.choice(CLASSES)
         named = [replace(p, cls=guess) if p.cls == NAMELESS else p for p in shown.objects]
         if scene := told_scene(named, rng):
-            return Turn(VERIFY.format(_text(scene, rng, plain=plain)), "no", "verify")
-    scene = _false_scene(shown, rng, easy=easy)
-    return Turn(VERIFY.format(_text(scene, rng, plain=plain)), "no", "verify")
+            return _no(scene, shown, rng, plain)
+    return _no(_false_scene(shown, rng, easy=easy), shown, rng, plain)
+
+
+def _no(scene: Scene, shown: Shown, rng: random.Random, plain: float) -> Turn:
+    question = VERIFY.format(_text(scene, rng, plain=plain))
+    return Turn(question, f"no, {fault(scene, shown.objects)}", "verify")
 
 
 # ---- atomic questions ---------------------------------------------------------------------------
@@ -303,8 +333,8 @@ def sample_turns(
     shown: Shown,
     rng: random.Random,
     *,
-    verify: int = 4,
-    atomic: int = 3,
+    verify: int = 5,
+    atomic: int = 2,
     easy: float = 0.1,
     plain: float = 0.4,
 ) -> list[Turn]:
