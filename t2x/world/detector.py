@@ -183,27 +183,33 @@ def _score(padded: Array, d: Detection) -> float:
     return (_gain(padded, d) + own) / max(own + float(np.vdot(seen, seen)), 1e-6)
 
 
-def _move(padded: Array, d: Detection, size: int, reach: int) -> tuple[float, Detection]:
-    """Best place of ``d`` at ``size`` within ``reach`` pixels, by gain."""
-    image = template(d.cls, d.color, size)
-    side = image.shape[0]
+def _move(padded: Array, d: Detection, size: int, reach: int) -> Detection:
+    """Best place of ``d`` at ``size`` within ``reach`` pixels.
+
+    By score, not by gain: a template gains by sliding over a neighbour that stands out more.
+    """
+    image, own = template(d.cls, d.color, size), energy(d.cls, d.color, size)
+    mask = support(d.cls, d.color, size).astype(np.float32)
     window = _window(padded, d.x, d.y, size, reach)
-    views = np.lib.stride_tricks.sliding_window_view(window, (side, side), axis=(0, 1))
-    products = np.tensordot(views, image.transpose(2, 0, 1), axes=3)
-    row, column = np.unravel_index(int(products.argmax()), products.shape)
-    gain = 2 * float(products[row, column]) - energy(d.cls, d.color, size)
-    return gain, replace(d, size=size, x=d.x + int(column) - reach, y=d.y + int(row) - reach)
+    views = np.lib.stride_tricks.sliding_window_view
+    shape = mask.shape
+    products = np.tensordot(views(window, shape, (0, 1)), image.transpose(2, 0, 1), axes=3)
+    seen = np.tensordot(views(np.square(window).sum(axis=-1), shape), mask, axes=2)
+    scores = 2 * products / (seen + own)
+    row, column = np.unravel_index(int(scores.argmax()), scores.shape)
+    x, y = d.x + int(column) - reach, d.y + int(row) - reach
+    return replace(d, size=size, x=x, y=y, score=float(scores[row, column]))
 
 
 def _refine(padded: Array, d: Detection) -> Detection:
     """Climb over size and place, then choose the colour anew."""
-    gain, best = _move(padded, d, d.size, 2)
+    best = _move(padded, d, d.size, 2)
     for ladder in (SIZES, SIZES[::-1]):
         for size in ladder[ladder.index(best.size) + 1 :]:
-            candidate_gain, candidate = _move(padded, best, size, 1)
-            if candidate_gain <= gain:
+            candidate = _move(padded, best, size, 1)
+            if candidate.score <= best.score:
                 break
-            gain, best = candidate_gain, candidate
+            best = candidate
     return _recolor(padded, best)
 
 
