@@ -38,7 +38,7 @@ VERIFY = 'Does this figure show "{}"? Please answer yes or no.'
 DESCRIBE = "Describe this picture."
 _SAY = "What is this a picture of?"
 _PLAINLY = 'In plain words, what is "{}"?'
-_CAPTION_STYLES = ("sentence", "tags", "stock", "plain", "layout", "poetic")
+_CAPTION_STYLES = ("sentence", "tags", "stock", "plain", "poetic")
 _SAID_KINDS = ("plain", "photo", "synonym", "group_count", "digits", "riddle", "inverted")
 _TRIES = 30
 
@@ -81,7 +81,7 @@ def _text(
     """
     if rng.random() < 0.3 * (1 - plain) and kinds is SEEN_KINDS:
         style = rng.choice(_CAPTION_STYLES)
-        if style != "layout":
+        if style != "tags" or scene.relation is None:  # tags tell no sides
             return STYLES[style](scene, layout(scene, rng), rng)
     fit = [k for k in kinds if KINDS[k].suits(scene)]
     for attempt in count():  # every plain text of a scene may belong to another split
@@ -312,7 +312,7 @@ def _place(shown: Shown, rng: random.Random) -> Turn:
     return Turn(f"What is at the {p.slot}?", _words(p), "atomic")
 
 
-_ATOMIC = {_how_many: 0.3, _presence: 0.25, _color: 0.2, _side: 0.15, _place: 0.1}
+_ATOMIC = {_how_many: 0.25, _presence: 0.25, _color: 0.15, _side: 0.25, _place: 0.1}
 
 
 def _said_turn(shown: Shown, rng: random.Random) -> Turn | None:
