@@ -8,15 +8,21 @@ import pytest
 import torch
 from diffusers import StableDiffusionPipeline
 
+from t2x.world.render import Placed
+from t2x.world.scene import CLASSES, COLORS
+
 emoji_vae = pytest.importorskip("t2x.train.emoji_vae")
+emoji_text = pytest.importorskip("t2x.train.emoji_text")
 emoji_flow = pytest.importorskip("t2x.train.emoji_flow")
 emoji_flow_turbo = pytest.importorskip("t2x.train.emoji_flow_turbo")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a flow run of two steps over an untrained autoencoder."""
+    """Folder of a flow run of three steps over an untrained autoencoder and a barely trained text encoder."""
     root = tmp_path_factory.mktemp("runs")
+    metrics = emoji_text.main(out=root / "emoji-text", steps=2)
+    assert 0 <= metrics["slot_class"] <= 1
     torch.manual_seed(0)
     emoji_vae.build_vae().save_pretrained(root / "emoji-vae" / "vae")
     with pytest.MonkeyPatch.context() as patch:
@@ -25,6 +31,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert metrics["steps"] == 2
         assert emoji_flow.main(out=root / "emoji-flow", steps=3)["steps"] == 3
     return root / "emoji-flow" / "pipeline"
+
+
+def test_slot_targets() -> None:
+    placed = [Placed("cat", None, 0, 0, 1, "left"), Placed("dog", "red", 0, 0, 1, "right")]
+    cls, color = emoji_text.slot_targets([placed])
+    left, right = emoji_text.SLOTS.index("left"), emoji_text.SLOTS.index("right")
+    assert cls[0, left] == 1 + CLASSES.index("cat")
+    assert cls[0, right] == 1 + CLASSES.index("dog")
+    assert cls.sum() == cls[0, left] + cls[0, right]
+    assert color[0, left] == 0
+    assert color[0, right] == 1 + COLORS.index("red")
+    assert (color == emoji_text.ABSENT).sum() == len(emoji_text.SLOTS) - 2
 
 
 def test_noising_follows_the_samplers_convention() -> None:
@@ -43,7 +61,7 @@ def test_noising_follows_the_samplers_convention() -> None:
 
 
 def test_flow_run_saves_a_stock_pipeline(trained: Path) -> None:
-    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    pipeline = StableDiffusionPipeline.from_pretrained(trained, dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     picture = pipeline("a cat", num_inference_steps=2, output_type="np", height=64, width=64).images
     assert picture.shape == (1, 64, 64, 3)
@@ -54,7 +72,7 @@ def test_flow_run_saves_a_stock_pipeline(trained: Path) -> None:
 
 def test_student_starts_as_its_teacher_without_guidance(trained: Path) -> None:
     """The guidance projection is zero at first, so any guidance gives the teacher's conditional velocity."""
-    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    pipeline = StableDiffusionPipeline.from_pretrained(trained, dtype=torch.float32)
     student = emoji_flow_turbo.student_unet(pipeline.unet)
     x = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))
     hidden = torch.randn(2, 48, emoji_flow.WIDTH, generator=torch.Generator().manual_seed(1))
@@ -66,7 +84,7 @@ def test_student_starts_as_its_teacher_without_guidance(trained: Path) -> None:
 
 
 def test_guidance_one_is_the_conditional_velocity(trained: Path) -> None:
-    pipeline = StableDiffusionPipeline.from_pretrained(trained)
+    pipeline = StableDiffusionPipeline.from_pretrained(trained, dtype=torch.float32)
     x = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))
     hidden = torch.randn(4, 48, emoji_flow.WIDTH, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -86,7 +104,7 @@ def test_turbo_run_saves_a_pipeline_without_a_second_pass(
     metrics = emoji_flow_turbo.main(out=tmp_path, steps=3, teacher=trained)
     assert metrics["steps"] == 3
     assert metrics["endpoint_mse"] > 0
-    pipeline = StableDiffusionPipeline.from_pretrained(tmp_path / "pipeline")
+    pipeline = StableDiffusionPipeline.from_pretrained(tmp_path / "pipeline", dtype=torch.float32)
     assert pipeline.unet.config.time_cond_proj_dim == emoji_flow_turbo.GUIDANCE_EMBEDDING
     assert pipeline.scheduler.config.solver_order == 1
 
