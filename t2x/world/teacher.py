@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 from t2x.world.captions import STYLES, caption
 from t2x.world.prompts import UserPrompt, training_prompt
-from t2x.world.scene import RELATIONS, Scene
+from t2x.world.scene import Scene
 from t2x.world.split import has_held_out_pair
 
 __all__ = ["MISSING_KINDS", "STYLE_SHARES", "placeable", "plan", "teacher_pair", "teaching_prompt"]
@@ -27,6 +28,7 @@ STYLE_SHARES: dict[str, float] = {
     "poetic": 0.09,
     "plain": 0.04,
 }
+_THROWS = 24
 if not set(STYLE_SHARES) <= set(STYLES):
     raise ValueError(f"the teacher writes a style that captions lack: {set(STYLE_SHARES)}")
 
@@ -41,13 +43,28 @@ def plan(scene: Scene) -> str:
 
 
 def placeable(scene: Scene, rng: random.Random) -> Scene:
-    """Give two groups a relation to be laid out by, so that no layout shows a held-out one."""
+    """Give two groups a relation to be laid out by, so that no layout shows a held-out one.
+
+    The first group comes first in reading order (left or top) where the split allows it.
+    """
     if len(scene.groups) != 2 or scene.relation:
         return scene
-    while True:
-        stated = replace(scene, relation=rng.choice(RELATIONS))
+    first, last = ["left of", "above"], ["right of", "below"]
+    for relation in (*rng.sample(first, 2), *rng.sample(last, 2)):
+        stated = replace(scene, relation=relation)
         if not has_held_out_pair(stated):
             return stated
+    raise ValueError(f"every relation of {scene} is held out")
+
+
+def _layout_in_order(scene: Scene, rng: random.Random) -> str:
+    """A layout that lists the groups in the scene's order, if a few throws of the places give one."""
+    names = [f"{g.color} {g.cls}." if g.color else f" {g.cls}." for g in scene.groups]
+    for _ in range(1 if scene.relation else _THROWS):
+        text = caption(scene, "layout", rng.getrandbits(32))
+        if all(text.rfind(one) < text.find(other) for one, other in pairwise(names)):
+            break
+    return text
 
 
 def teacher_pair(prompt: UserPrompt, rng: random.Random) -> tuple[str, str]:
@@ -55,8 +72,9 @@ def teacher_pair(prompt: UserPrompt, rng: random.Random) -> tuple[str, str]:
     # Tags have no words for a relation, and a teacher is right about the content.
     shares = {k: v for k, v in STYLE_SHARES.items() if k != "tags" or not prompt.scene.relation}
     style = rng.choices(list(shares), list(shares.values()))[0]
-    scene = placeable(prompt.scene, rng) if style == "layout" else prompt.scene
-    return plan(prompt.scene), caption(scene, style, rng.getrandbits(32))
+    if style == "layout":
+        return plan(prompt.scene), _layout_in_order(placeable(prompt.scene, rng), rng)
+    return plan(prompt.scene), caption(prompt.scene, style, rng.getrandbits(32))
 
 
 def teaching_prompt(seed: int) -> UserPrompt:
