@@ -58,7 +58,7 @@ def placeable(scene: Scene, rng: random.Random) -> Scene:
 
 
 def _layout_in_order(scene: Scene, rng: random.Random) -> str:
-    """A layout that lists the groups in the scene's order, if a few throws of the places give one."""
+    """A layout that lists groups in the scene's order, if a few throws of the places give one."""
     names = [f"{g.color} {g.cls}." if g.color else f" {g.cls}." for g in scene.groups]
     for _ in range(1 if scene.relation else _THROWS):
         text = caption(scene, "layout", rng.getrandbits(32))
