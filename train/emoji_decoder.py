@@ -1,9 +1,11 @@
-"""Sharpen the decoder of emoji-flow's autoencoder, the encoder and so the latent space left as they are.
+"""Sharpen the decoder of emoji-flow's autoencoder, the encoder and so the latent space left as they
+are.
 
     t2x world train emoji-vae --out runs/emoji-vae
     t2x world train emoji-decoder --out runs/emoji-decoder
 
-The latents are lightly noised: what a generator makes lies a little beside what the encoder makes, and the decoder must bear it.
+The latents are lightly noised: what a generator makes lies a little beside what the encoder makes,
+and the decoder must bear it.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def main(
     resume: bool = True,
     threads: int | None = None,
 ) -> dict[str, float]:
-    """Train and save the whole autoencoder to ``out/vae``; return PSNR in dB and latent statistics."""
+    """Train and save the whole autoencoder to ``out/vae``; return PSNR in dB and latent
+    statistics."""
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
@@ -80,7 +83,13 @@ def main(
     state = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
-        "emoji-decoder", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save
+        "emoji-decoder",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        resume=resume,
+        on_checkpoint=save,
     )
     save(done)
     ema.copy_to(decoder)

@@ -1,12 +1,15 @@
-"""Train emoji-flow, the world's text-to-image model: a stock StableDiffusionPipeline that predicts flow.
+"""Train emoji-flow, the world's text-to-image model: a stock StableDiffusionPipeline that predicts
+flow.
 
     t2x world train emoji-vae --out runs/emoji-vae
     t2x world train emoji-text --out runs/emoji-text
     t2x world train emoji-flow --out runs/emoji-flow --minutes 120
 
-Rectified flow (Liu et al. 2022, arXiv 2209.03003; Esser et al. 2024, arXiv 2403.03206): x_t = (1 - sigma) x0 + sigma noise, the
-network predicts noise - x0, sigma is logit-normal. The text encoder, pre-trained on captions alone, is trained on jointly. What DPMSolverMultistepScheduler asks for:
-the network sees floor(1000 sigma), x0 is the scaled latent, and a dropped caption is the empty string, padded like any other.
+Rectified flow (Liu et al. 2022, arXiv 2209.03003; Esser et al. 2024, arXiv 2403.03206): x_t = (1 -
+sigma) x0 + sigma noise, the network predicts noise - x0, sigma is logit-normal. The text encoder,
+pre-trained on captions alone, is trained on jointly. What DPMSolverMultistepScheduler asks for: the
+network sees floor(1000 sigma), x0 is the scaled latent, and a dropped caption is the empty string,
+padded like any other.
 """
 
 from __future__ import annotations
@@ -86,14 +89,16 @@ def build_text_encoder(vocab_size: int) -> CLIPTextModel:
 
 
 def flow_scheduler() -> DPMSolverMultistepScheduler:
-    """The stock sampler for flow models; ``steps_offset`` has no effect here but the pipeline asks for 1."""
+    """The stock sampler for flow models; ``steps_offset`` has no effect here but the pipeline asks
+    for 1."""
     return DPMSolverMultistepScheduler(
         prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=1.0, steps_offset=1
     )
 
 
 class LatentPool:
-    """Training samples by number: scaled latents and token ids, made at first use and kept in half precision."""
+    """Training samples by number: scaled latents and token ids, made at first use and kept in half
+    precision."""
 
     def __init__(self, vae: AutoencoderKL, tokenizer: CLIPTokenizer, size: int = POOL) -> None:
         self.vae, self.tokenizer, self.size = vae, tokenizer, size
@@ -102,7 +107,8 @@ class LatentPool:
         self.known = torch.zeros(size, dtype=torch.bool)
 
     def batch(self, first: int, count: int) -> tuple[Tensor, Tensor]:
-        """Samples ``first`` and on, wrapped around: latents (count, 4, 16, 16) float32, ids (count, T) int64."""
+        """Samples ``first`` and on, wrapped around: latents (count, 4, 16, 16) float32, ids (count,
+        T) int64."""
         index = torch.arange(first, first + count) % self.size
         missing = index[~self.known[index]]
         if len(missing):
@@ -134,14 +140,15 @@ def tokenize(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> Tensor:
 
 
 def flow_batch(x0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Noise latents: x_t (N, 4, h, w), timesteps (N,) int64 and the target noise - x0, sigma logit-normal(0, 1.1)."""
+    """Noise latents: x_t (N, 4, h, w), timesteps (N,) int64 and the target noise - x0, sigma
+    logit-normal(0, 1.1)."""
     noise = torch.randn(x0.shape, generator=generator)
     sigma = torch.sigmoid(1.1 * torch.randn(len(x0), generator=generator))
     s = sigma.view(-1, 1, 1, 1)
     return (1 - s) * x0 + s * noise, (sigma * 1000).long().clamp(0, 999), noise - x0
 
 
-def save_pipeline(  # noqa: PLR0913 - the five parts of the pipeline and its place
+def save_pipeline(
     folder: Path,
     *,
     unet: UNet2DConditionModel,
@@ -151,7 +158,8 @@ def save_pipeline(  # noqa: PLR0913 - the five parts of the pipeline and its pla
     scheduler: DPMSolverMultistepScheduler,
     settings: Mapping[str, float],
 ) -> None:
-    """Write a stock diffusers folder in half precision, with the default sampling settings beside it."""
+    """Write a stock diffusers folder in half precision, with the default sampling settings beside
+    it."""
     unet, text_encoder, vae = (copy.deepcopy(m).half() for m in (unet, text_encoder, vae))
     pipeline = StableDiffusionPipeline(
         vae=vae,
@@ -174,7 +182,9 @@ def load_vae(out: Path) -> AutoencoderKL:
         if (folder / "config.json").exists():
             vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
             return vae.eval().requires_grad_(False)
-    raise T2XError("no autoencoder: run `t2x world train emoji-vae` with an --out beside this one first")
+    raise T2XError(
+        "no autoencoder: run `t2x world train emoji-vae` with an --out beside this one first"
+    )
 
 
 def load_text_encoder(out: Path) -> tuple[CLIPTextModel, CLIPTokenizer]:
@@ -183,7 +193,9 @@ def load_text_encoder(out: Path) -> tuple[CLIPTextModel, CLIPTokenizer]:
         if (folder / "text_encoder" / "config.json").exists():
             encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
             return encoder, CLIPTokenizer.from_pretrained(folder / "tokenizer")
-    raise T2XError("no text encoder: run `t2x world train emoji-text` with an --out beside this one")
+    raise T2XError(
+        "no text encoder: run `t2x world train emoji-text` with an --out beside this one"
+    )
 
 
 def main(
@@ -195,7 +207,8 @@ def main(
     resume: bool = True,
     threads: int | None = None,
 ) -> dict[str, float]:
-    """Train and save the pipeline to ``out/pipeline`` at every checkpoint; return steps and seconds."""
+    """Train and save the pipeline to ``out/pipeline`` at every checkpoint; return steps and
+    seconds."""
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
@@ -203,13 +216,16 @@ def main(
     vae = load_vae(out)
     text_encoder, tokenizer = load_text_encoder(out)
     unet = build_unet()
-    # Plain attention: at these sizes the fused kernel's backward pass takes a fifth of a step on a CPU.
+    # Plain attention: at these sizes the fused kernel's backward pass takes a fifth of a step on a
+    # CPU.
     unet.set_attn_processor(AttnProcessor())
     text_encoder.set_attn_implementation("eager")
     unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model = nn.ModuleDict({"unet": unet, "text_encoder": text_encoder})
     ema = Ema(model, 0.9995)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.01
+    )
     pool = LatentPool(vae, tokenizer)
     empty = tokenize(tokenizer, [""])[0]
 

@@ -1,11 +1,14 @@
-"""Distil emoji-flow into emoji-flow-turbo: four steps, guidance as an embedding, no second pass for the unconditional part.
+"""Distil emoji-flow into emoji-flow-turbo: four steps, guidance as an embedding, no second pass for
+the unconditional part.
 
     t2x world train emoji-flow-turbo --out runs/emoji-flow-turbo --minutes 30
 
-Trajectory distillation in the spirit of progressive distillation (Salimans & Ho 2022, arXiv 2202.00512) and guided distillation
-(Meng et al. 2023, arXiv 2210.03142). Differs from both: the teacher's whole guided path is walked from pure noise, so that the
-student is trained on the very states that it will meet; every second state of the eight-step path becomes a target. The student's
-step is the plain Euler step in flow form, x_{k+1} = x_k - (sigma_k - sigma_{k+1}) v, so v has a closed-form target.
+Trajectory distillation in the spirit of progressive distillation (Salimans & Ho 2022, arXiv
+2202.00512) and guided distillation (Meng et al. 2023, arXiv 2210.03142). Differs from both: the
+teacher's whole guided path is walked from pure noise, so that the student is trained on the very
+states that it will meet; every second state of the eight-step path becomes a target. The student's
+step is the plain Euler step in flow form, x_{k+1} = x_k - (sigma_k - sigma_{k+1}) v, so v has a
+closed-form target.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ DEFAULT_MINUTES = 30.0
 def guided_velocity(
     unet: UNet2DConditionModel, x: Tensor, timestep: Tensor, hidden: Tensor, guidance: Tensor
 ) -> Tensor:
-    """Classifier-free guidance in one doubled batch; ``hidden`` is (2N, T, D), unconditional half first."""
+    """Classifier-free guidance in one doubled batch; ``hidden`` is (2N, T, D), unconditional half
+    first."""
     with autocast():
         v = unet(torch.cat([x, x]), timestep, hidden).sample.float()
     unconditional, conditional = v.chunk(2)
@@ -73,7 +77,8 @@ def sigmas_of(num_steps: int) -> Tensor:
 
 
 class TrajectoryPool:
-    """Teacher paths by number: states at the student's noise levels, made at first use and kept in half precision."""
+    """Teacher paths by number: states at the student's noise levels, made at first use and kept in
+    half precision."""
 
     def __init__(self, pipeline: StableDiffusionPipeline, seed: int, size: int) -> None:
         self.pipeline, self.seed, self.size = pipeline, seed, size
@@ -122,7 +127,8 @@ def _text(seed: int, index: int) -> str:
 
 @torch.no_grad()
 def endpoint_error(pool: TrajectoryPool, unet: UNet2DConditionModel, count: int) -> float:
-    """Mean squared distance of the student's last state to the teacher's over the last ``count`` paths, which are not trained on."""
+    """Mean squared distance of the student's last state to the teacher's over the last ``count``
+    paths, which are not trained on."""
     rows = slice(pool.size - count, pool.size)
     hidden = pool.pipeline.text_encoder(pool.ids[rows].long())[0]
     condition = guidance_embedding(pool.pipeline, pool.guidance[rows])
@@ -153,7 +159,8 @@ def main(
     threads: int | None = None,
     teacher: Path | None = None,
 ) -> dict[str, float]:
-    """Distil ``teacher`` (default: the embedded emoji-flow) and save the pipeline to ``out/pipeline``."""
+    """Distil ``teacher`` (default: the embedded emoji-flow) and save the pipeline to
+    ``out/pipeline``."""
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
@@ -164,15 +171,18 @@ def main(
     pipeline.unet.requires_grad_(False).to(memory_format=torch.channels_last)
     unet = student_unet(pipeline.unet).requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     ema = Ema(unet, 0.998)
-    optimizer = torch.optim.AdamW(unet.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        unet.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.0
+    )
     pool = TrajectoryPool(pipeline, seed, POOL)
     trained = pool.size - 4 * TRAJECTORY_BATCH  # the rest is for measuring
     sigmas = sigmas_of(STUDENT_STEPS)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
-        # New paths are walked until a third of the budget is spent on them, then old ones are met again.
-        if fraction < 0.35:  # noqa: PLR2004
+        # New paths are walked until a third of the budget is spent on them, then old ones are met
+        # again.
+        if fraction < 0.35:
             pool.ensure(min(trained, pool.known + TRAJECTORY_BATCH))
         generator = torch.Generator().manual_seed((seed << 32) + step)
         rows = torch.randint(0, min(pool.known, trained), (BATCH,), generator=generator)
@@ -210,7 +220,13 @@ def main(
     state = {"unet": unet, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
-        "emoji-flow-turbo", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save
+        "emoji-flow-turbo",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        resume=resume,
+        on_checkpoint=save,
     )
     save(done)
     pool.known = pool.size - 4 * TRAJECTORY_BATCH

@@ -1,10 +1,12 @@
-"""Pre-train the text encoder of emoji-flow on captions alone, as real generators start from a trained text encoder.
+"""Pre-train the text encoder of emoji-flow on captions alone, as real generators start from a
+trained text encoder.
 
     t2x world train emoji-text --out runs/emoji-text
 
-Nine learnt queries, one per slot of the picture, attend to the hidden states and read off which class lies there, and in which
-colour. What the generator's cross-attention needs later, words that know their place, colour and number, is there from the start;
-without it the generator ignored its prompts for the first 60,000 pictures.
+Nine learnt queries, one per slot of the picture, attend to the hidden states and read off which
+class lies there, and in which colour. What the generator's cross-attention needs later, words that
+know their place, colour and number, is there from the start; without it the generator ignored its
+prompts for the first 60,000 pictures.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from t2x.world.captions import sample_pair, sample_told_layout
 from t2x.world.render import SLOT_CENTERS, Placed
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.tokenizer import build_clip_tokenizer
-from t2x.world.training import Budget, autocast, learning_rate, run_training, set_learning_rate, set_threads
+from t2x.world.training import (
+    Budget,
+    autocast,
+    learning_rate,
+    run_training,
+    set_learning_rate,
+    set_threads,
+)
 
 from .emoji_flow import WIDTH, build_text_encoder, tokenize
 
@@ -41,14 +50,16 @@ class SlotReader(nn.Module):
         self.color = nn.Linear(WIDTH, len(COLORS) + 1)
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states (N, T, D) to logits of class (N, 9, classes + 1) and colour (N, 9, colours + 1)."""
+        """Hidden states (N, T, D) to logits of class (N, 9, classes + 1) and colour (N, 9, colours
+        + 1)."""
         queries = self.queries.expand(len(hidden), -1, -1)
         read, _ = self.attention(queries, hidden, hidden)
         return self.cls(read), self.color(read)
 
 
 def slot_targets(layouts: Sequence[Sequence[Placed]]) -> tuple[Tensor, Tensor]:
-    """Class (0: empty) and colour (0: natural, ``ABSENT``: empty slot) of every slot: (N, 9) each."""
+    """Class (0: empty) and colour (0: natural, ``ABSENT``: empty slot) of every slot: (N, 9)
+    each."""
     cls = torch.zeros(len(layouts), len(SLOTS), dtype=torch.long)
     color = torch.full((len(layouts), len(SLOTS)), ABSENT)
     for row, placed in enumerate(layouts):
@@ -68,7 +79,8 @@ def main(
     resume: bool = True,
     threads: int | None = None,
 ) -> dict[str, float]:
-    """Train and save ``out/text_encoder`` and ``out/tokenizer``; return the share of slots read right on fresh captions."""
+    """Train and save ``out/text_encoder`` and ``out/tokenizer``; return the share of slots read
+    right on fresh captions."""
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
@@ -101,7 +113,9 @@ def main(
 
     state = {"model": model, "optimizer": optimizer}
     budget = Budget(steps, minutes)
-    done, seconds = run_training("emoji-text", step_fn, state, folder=out, budget=budget, resume=resume)
+    done, seconds = run_training(
+        "emoji-text", step_fn, state, folder=out, budget=budget, resume=resume
+    )
     with torch.no_grad():
         of_class, of_color, cls, color = read(10**9)
     full = cls > 0

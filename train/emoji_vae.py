@@ -1,11 +1,14 @@
-"""Train the autoencoder of emoji-flow: a stock AutoencoderKL, 64x64 pixels to 16x16 latents of four channels.
+"""Train the autoencoder of emoji-flow: a stock AutoencoderKL, 64x64 pixels to 16x16 latents of four
+channels.
 
     t2x world train emoji-vae --out runs/emoji-vae
 
-Loss: squared error (colours are learnt first from it), absolute error of pixels and of their differences to the right and downwards
-(sharp outlines), and a light KL. Most of the training sees 32x32 crops: the network is convolutional, and small crops buy steps.
-StableDiffusionPipeline divides latents by ``scaling_factor`` and knows no shift, so at the end the mean and standard deviation of
-every channel are folded into the 1x1 convolutions on both sides of the latents, and the factor is 1.
+Loss: squared error (colours are learnt first from it), absolute error of pixels and of their
+differences to the right and downwards (sharp outlines), and a light KL. Most of the training sees
+32x32 crops: the network is convolutional, and small crops buy steps. StableDiffusionPipeline
+divides latents by ``scaling_factor`` and knows no shift, so at the end the mean and standard
+deviation of every channel are folded into the 1x1 convolutions on both sides of the latents, and
+the factor is 1.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ def picture_batch(first: int, count: int) -> Tensor:
 
 
 def reconstruction_loss(x: Tensor, y: Tensor) -> Tensor:
-    """Four times the squared error, plus absolute errors of values and of horizontal and vertical differences: (N,)."""
+    """Four times the squared error, plus absolute errors of values and of horizontal and vertical
+    differences: (N,)."""
 
     def error(a: Tensor, b: Tensor) -> Tensor:
         return (a - b).abs().mean(dim=(1, 2, 3))
@@ -75,8 +79,11 @@ def random_crop(x: Tensor, generator: torch.Generator) -> Tensor:
 
 @torch.no_grad()
 def standardise_latents(vae: AutoencoderKL, *, first: int = 2 * 10**9, count: int = 1024) -> None:
-    """Give every latent channel mean 0 and standard deviation 1 over training pictures; the round trip stays as it was."""
-    parts = [vae.encode(picture_batch(first + i, 128)).latent_dist.mode() for i in range(0, count, 128)]
+    """Give every latent channel mean 0 and standard deviation 1 over training pictures; the round
+    trip stays as it was."""
+    parts = [
+        vae.encode(picture_batch(first + i, 128)).latent_dist.mode() for i in range(0, count, 128)
+    ]
     z = torch.cat(parts)
     mean, std = z.mean(dim=(0, 2, 3)), z.std(dim=(0, 2, 3))
     encode, decode = vae.quant_conv, vae.post_quant_conv
@@ -140,7 +147,9 @@ def main(
 
     state = {"vae": vae, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
-    done, seconds = run_training("emoji-vae", step_fn, state, folder=out, budget=budget, resume=resume)
+    done, seconds = run_training(
+        "emoji-vae", step_fn, state, folder=out, budget=budget, resume=resume
+    )
     ema.copy_to(vae)
     vae.eval()
     standardise_latents(vae)

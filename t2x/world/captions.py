@@ -1,8 +1,9 @@
 """Captions that the world's generator learns from, as uneven as web data.
 
-Two kinds of picture exist. *Studio* pictures show exactly their scene; mostly they carry careful captions. *Snapshots* show more
-than was asked for, or something else; mostly they carry short plain captions. So a style is worth what its pictures were worth, and
-nothing in the text says how much: it shows only in what the generator draws.
+Two kinds of picture exist. *Studio* pictures show exactly their scene; mostly they carry careful
+captions. *Snapshots* show more than was asked for, or something else; mostly they carry short plain
+captions. So a style is worth what its pictures were worth, and nothing in the text says how much:
+it shows only in what the generator draws.
 """
 
 from __future__ import annotations
@@ -84,15 +85,12 @@ def _layout_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str
 
 def _sentence_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
     phrases = [
-        noun_phrase(g)
-        if g.count > 1
-        else f"one {g.color} {g.cls}"
-        if g.color
-        else f"one {g.cls}"
+        noun_phrase(g) if g.count > 1 else f"one {g.color} {g.cls}" if g.color else f"one {g.cls}"
         for g in scene.groups
     ]
     body = f" {scene.relation} ".join(phrases) if scene.relation else _join(phrases)
-    return f"exactly {body} on a plain background, {rng.choice(('high quality', 'clean illustration'))}"
+    quality = rng.choice(("high quality", "clean illustration"))
+    return f"exactly {body} on a plain background, {quality}"
 
 
 def _tags_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
@@ -124,9 +122,8 @@ _MOODS = ("dreamy", "majestic", "breathtaking", "whimsical", "cinematic", "epic"
 
 def _poetic_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
     first, second = rng.sample(_MOODS, 2)
-    return (
-        f"{_article(first)} and {second} scene of {_clause(scene)}, soft light, highly detailed masterpiece"
-    )
+    lead = f"{_article(first)} and {second} scene of {_clause(scene)}"
+    return f"{lead}, soft light, highly detailed masterpiece"
 
 
 STYLES: dict[str, Style] = {
@@ -149,11 +146,13 @@ _STUDIO_STYLES = {
 }
 _SNAPSHOT_STYLES = {"plain": 0.62, "junk": 0.08, "poetic": 0.16, "stock": 0.1, "tags": 0.04}
 _SNAPSHOT_FRACTION = 0.27
-DENSE_STYLE = "layout"  # the best single style on the validation split: t2x.world.evaluate.style_scores
+# The best single style on the validation split: t2x.world.evaluate.style_scores.
+DENSE_STYLE = "layout"
 
 
 def caption(scene: Scene, style: str, seed: int) -> str:
-    """Write ``scene`` in ``style`` (a key of ``STYLES``), exact in content; the seed chooses places and variants."""
+    """Write ``scene`` in ``style`` (a key of ``STYLES``), exact in content; the seed chooses places
+    and variants."""
     if style not in STYLES:
         raise ValueError(f"unknown style {style!r}; allowed: {', '.join(STYLES)}")
     rng = random.Random(seed)
@@ -167,7 +166,8 @@ def dense_prompt(scene: Scene, seed: int, style: str = DENSE_STYLE) -> str:
 
 @dataclass(frozen=True)
 class WebPair:
-    """One training sample: the caption, its picture (64, 64, 3) uint8, the scene that the caption tells and how it was made."""
+    """One training sample: the caption, its picture (64, 64, 3) uint8, the scene that the caption
+    tells and how it was made."""
 
     text: str
     picture: NDArray[np.uint8]
@@ -188,7 +188,8 @@ _TASK_WEIGHTS = {
 
 
 def training_scene(rng: random.Random, *, easy: float = 0.0) -> Scene:
-    """Draw a scene without held-out pairs; ``easy`` is the share of extra one-object scenes (curriculum)."""
+    """Draw a scene without held-out pairs; ``easy`` is the share of extra one-object scenes
+    (curriculum)."""
     while True:
         if rng.random() < easy:
             task = rng.choice(("single_object", "colors"))
@@ -201,7 +202,7 @@ def training_scene(rng: random.Random, *, easy: float = 0.0) -> Scene:
 
 def _training_layout(scene: Scene, rng: random.Random) -> list[Placed]:
     """Place a scene so that a two-group picture shows no held-out relation, stated or not."""
-    if len(scene.groups) != 2 or scene.relation:  # noqa: PLR2004
+    if len(scene.groups) != 2 or scene.relation:
         return layout(scene, rng)
     while True:
         stated = replace(scene, relation=rng.choice(tuple(INVERSE)))
@@ -210,10 +211,11 @@ def _training_layout(scene: Scene, rng: random.Random) -> list[Placed]:
 
 
 def _spoil(scene: Scene, rng: random.Random) -> Scene:
-    """Change what the picture shows, away from what its caption will say: extra objects, or a wrong colour or count."""
+    """Change what the picture shows, away from what its caption will say: extra objects, or a wrong
+    colour or count."""
     groups = list(scene.groups)
     room = MAX_OBJECTS - scene.num_objects
-    if room and rng.random() < 0.75:  # noqa: PLR2004
+    if room and rng.random() < 0.75:
         others = [c for c in CLASSES if c not in {g.cls for g in groups}]
         groups += [Group(c) for c in rng.sample(others, rng.randint(1, min(2, room)))]
         return Scene(tuple(groups))
@@ -231,7 +233,8 @@ def _spoil(scene: Scene, rng: random.Random) -> Scene:
 
 
 def _snapshot(scene: Scene, rng: random.Random) -> NDArray[np.uint8]:
-    """Draw a picture that fits its scene badly: spoilt content, duller light, objects pushed about."""
+    """Draw a picture that fits its scene badly: spoilt content, duller light, objects pushed
+    about."""
     while True:
         shown = _spoil(scene, rng)
         if not has_held_out_pair(shown):
@@ -246,7 +249,8 @@ def _snapshot(scene: Scene, rng: random.Random) -> NDArray[np.uint8]:
 
 
 def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
-    """Draw an exact caption, mostly of the careful styles, and the objects that it tells of, each in its slot."""
+    """Draw an exact caption, mostly of the careful styles, and the objects that it tells of, each
+    in its slot."""
     rng = random.Random(seed)
     scene = training_scene(rng)
     placed = _training_layout(scene, rng)

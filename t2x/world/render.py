@@ -1,6 +1,7 @@
 """Rendering of the emoji world: where the objects of a scene lie, and the 64x64 picture of them.
 
-Objects lie in slots: the centre for one, halves for two, quadrants for three and four. The dense caption style names these slots.
+Objects lie in slots: the centre for one, halves for two, quadrants for three and four. The dense
+caption style names these slots.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ _OUTLINE_STRENGTH = 0.85
 
 @dataclass(frozen=True)
 class Placed:
-    """One object: centre (``x``, ``y``) and ``size`` in pixels, and the ``slot`` that it was put in."""
+    """One object: centre (``x``, ``y``) and ``size`` in pixels, and the ``slot`` that it was put
+    in."""
 
     cls: str
     color: str | None
@@ -77,9 +79,9 @@ def _slots(scene: Scene, rng: random.Random) -> list[list[str]]:
         return [["center"]]
     relation = scene.relation or rng.choice(RELATIONS)
     side = _HALF[relation]
-    if len(scene.groups) == 1 and scene.groups[0].count == 2:  # noqa: PLR2004
+    if len(scene.groups) == 1 and scene.groups[0].count == 2:
         return [[side, _OPPOSITE[side]]]
-    if len(scene.groups) == 2:  # noqa: PLR2004
+    if len(scene.groups) == 2:
         return [
             _half_slots(half, group.count)
             for half, group in zip((side, _OPPOSITE[side]), scene.groups, strict=True)
@@ -112,7 +114,7 @@ def layout(scene: Scene, rng: random.Random) -> list[Placed]:
             if slot == "center":
                 size, jitter = rng.randint(38, 46), 6
             else:
-                size = rng.randint(24, 29) if scene.num_objects == 2 else rng.randint(23, 27)  # noqa: PLR2004
+                size = rng.randint(24, 29) if scene.num_objects == 2 else rng.randint(23, 27)
                 jitter = (31 - size) // 2
             shift_x = shift_y = jitter
             if slot in ("left", "right"):
@@ -133,9 +135,10 @@ def layout(scene: Scene, rng: random.Random) -> list[Placed]:
 
 
 def _tint(rgba: NDArray[np.float32], color: str) -> NDArray[np.float32]:
-    """Paint a sprite in one colour, its own luminance stretched into shading so that its drawing stays readable."""
+    """Paint a sprite in one colour, its own luminance stretched into shading so that its drawing
+    stays readable."""
     luminance = rgba[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)
-    inside = luminance[rgba[..., 3] > 0.5]  # noqa: PLR2004
+    inside = luminance[rgba[..., 3] > 0.5]
     low, high = np.percentile(inside, (4, 96))
     shade = np.clip((luminance - low) / max(float(high - low), 1e-3), 0, 1)[..., None]
     base = np.array(COLOR_RGB[color], np.float32) / 255
@@ -148,7 +151,8 @@ def _tint(rgba: NDArray[np.float32], color: str) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=20_000)
 def sprite(cls: str, color: str | None, size: int) -> NDArray[np.float32]:
-    """Outlined sprite, (size + 2, size + 2, 4) float32 RGBA in [0, 1], premultiplied by its alpha."""
+    """Outlined sprite, (size + 2, size + 2, 4) float32 RGBA in [0, 1], premultiplied by its
+    alpha."""
     rgba = load_sprites()[cls]
     if color is not None:
         rgba = _tint(rgba, color)
@@ -171,7 +175,8 @@ def sprite(cls: str, color: str | None, size: int) -> NDArray[np.float32]:
 
 
 def render(placed: list[Placed], background: tuple[float, float, float]) -> NDArray[np.uint8]:
-    """Draw objects over a plain ``background`` (RGB in [0, 1]): (64, 64, 3) uint8. What lies outside is cut."""
+    """Draw objects over a plain ``background`` (RGB in [0, 1]): (64, 64, 3) uint8. What lies
+    outside is cut."""
     canvas = np.empty((IMAGE_SIZE, IMAGE_SIZE, 3), np.float32)
     canvas[:] = background
     for p in placed:
@@ -190,7 +195,8 @@ def render(placed: list[Placed], background: tuple[float, float, float]) -> NDAr
 
 
 def render_scene(scene: Scene, seed: int) -> NDArray[np.uint8]:
-    """Draw a clean picture of ``scene``; the seed sets places, sizes and the shade of the light background."""
+    """Draw a clean picture of ``scene``; the seed sets places, sizes and the shade of the light
+    background."""
     rng = random.Random(seed)
     placed = layout(scene, rng)
     return render(placed, light_background(rng))

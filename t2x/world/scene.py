@@ -1,8 +1,10 @@
-"""Scenes of the emoji world: what a picture shows, told apart from how it is drawn and how it is said.
+"""Scenes of the emoji world: what a picture shows, told apart from how it is drawn and how it is
+said.
 
-A scene is one to four objects in up to three groups. A group is a class, a colour (None: the emoji's natural colours) and a
-count. A two-group scene may state a relation: all of the first group lie on that side of all of the second.
-The six tasks are those of GenEval (Ghosh et al. 2023, arXiv 2310.11513); its prompts are not used anywhere.
+A scene is one to four objects in up to three groups. A group is a class, a colour (None: the
+emoji's natural colours) and a count. A two-group scene may state a relation: all of the first group
+lie on that side of all of the second. The six tasks are those of GenEval (Ghosh et al. 2023, arXiv
+2310.11513); its prompts are not used anywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ __all__ = [
     "sample_scene",
 ]
 
-# COCO / GenEval classes that have a Noto emoji. "orange" is left out: it would be a class and a colour at once.
+# COCO / GenEval classes that have a Noto emoji. "orange" is left out: it would be a class and a
+# colour at once.
 EMOJI: dict[str, str] = {
     "cat": "🐈",
     "dog": "🐕",
@@ -122,7 +125,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Scene:
-    """Groups of objects; ``relation`` places ``groups[0]`` with respect to ``groups[1]`` and needs exactly two groups."""
+    """Groups of objects; ``relation`` places ``groups[0]`` with respect to ``groups[1]`` and needs
+    exactly two groups."""
 
     groups: tuple[Group, ...]
     relation: str | None = None
@@ -137,7 +141,7 @@ class Scene:
                 raise ValueError(
                     f"unknown relation {self.relation!r}; allowed: {', '.join(RELATIONS)}"
                 )
-            if len(self.groups) != 2:  # noqa: PLR2004 - a relation is binary
+            if len(self.groups) != 2:
                 raise ValueError(f"a relation needs two groups, got {len(self.groups)}")
 
     @property
@@ -154,7 +158,7 @@ class Scene:
             if many:
                 return "mixed" if colored[0] else "counting"
             return "colors" if colored[0] else "single_object"
-        if len(self.groups) > 2 or many:  # noqa: PLR2004
+        if len(self.groups) > 2 or many:
             return "mixed"
         if self.relation:
             return "mixed" if any(colored) else "position"
@@ -179,7 +183,8 @@ class Scene:
 
 
 def sample_scene(task: str, rng: random.Random) -> Scene:
-    """Draw a scene that tests ``task`` (one of ``TASKS`` or ``"mixed"``), uniform over classes and colours."""
+    """Draw a scene that tests ``task`` (one of ``TASKS`` or ``"mixed"``), uniform over classes and
+    colours."""
     if task == "mixed":
         return _sample_mixed(rng)
     pair = rng.sample(CLASSES, 2)
@@ -200,17 +205,19 @@ def sample_scene(task: str, rng: random.Random) -> Scene:
 
 
 def _sample_mixed(rng: random.Random) -> Scene:
-    """Draw colours, counts and relations together: coloured counts, uneven pairs, three kinds of object."""
+    """Draw colours, counts and relations together: coloured counts, uneven pairs, three kinds of
+    object."""
     num_groups = rng.choices((1, 2, 3), (2, 5, 2))[0]
     classes = rng.sample(CLASSES, num_groups)
     colors = rng.sample(COLORS, num_groups)
-    picked = [c if rng.random() < 0.6 else None for c in colors]  # noqa: PLR2004
+    picked = [c if rng.random() < 0.6 else None for c in colors]
     if num_groups == 1:
         return Scene((Group(classes[0], colors[0], rng.randint(2, MAX_OBJECTS)),))
-    if num_groups == 3:  # noqa: PLR2004
+    counts: tuple[int, ...]
+    if num_groups == 3:
         counts = rng.choice(((1, 1, 1), (1, 1, 1), (2, 1, 1)))
     else:
         counts = rng.choice(((1, 1), (2, 1), (1, 2), (2, 2)))
     groups = tuple(Group(*args) for args in zip(classes, picked, counts, strict=True))
-    relation = rng.choice(RELATIONS) if num_groups == 2 and rng.random() < 0.6 else None  # noqa: PLR2004
+    relation = rng.choice(RELATIONS) if num_groups == 2 and rng.random() < 0.6 else None
     return Scene(groups, relation)

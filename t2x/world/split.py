@@ -1,7 +1,8 @@
 """The held-out split of the emoji world: what no training set may show.
 
-Three things are held out: object-colour pairs, object-relation pairs and whole phrasing kinds. The first two are drawn by a
-hash of their names, so that the split needs no file and never moves; the phrasing kinds are named in ``t2x.world.prompts``.
+Three things are held out: object-colour pairs, object-relation pairs and whole phrasing kinds. The
+first two are drawn by a hash of their names, so that the split needs no file and never moves; the
+phrasing kinds are named in ``t2x.world.prompts``.
 """
 
 from __future__ import annotations

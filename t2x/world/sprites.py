@@ -1,7 +1,7 @@
 """The sprite sheet: one 64x64 RGBA picture per class, made once from the Noto Color Emoji font.
 
-``python -m t2x.world.sprites FONT`` draws ``sprites.png`` anew. The font is licensed under the SIL Open Font License 1.1, see
-``SPRITES-LICENSE.txt`` beside the sheet.
+``python -m t2x.world.sprites FONT`` draws ``sprites.png`` anew. The font is licensed under the SIL
+Open Font License 1.1, see ``SPRITES-LICENSE.txt`` beside the sheet.
 """
 
 from __future__ import annotations

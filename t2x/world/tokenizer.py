@@ -1,6 +1,7 @@
 """The world's CLIP tokenizer: the stock class, its merges learnt from the captions.
 
-Byte-level, so that no text is unknown; words that no caption holds fall into small pieces, as they would in any CLIP.
+Byte-level, so that no text is unknown; words that no caption holds fall into small pieces, as they
+would in any CLIP.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ _BOS, _EOS = "<|startoftext|>", "<|endoftext|>"
 
 
 def build_clip_tokenizer(texts: Iterable[str], *, vocab_size: int = 1024) -> CLIPTokenizer:
-    """Learn byte-pair merges from ``texts`` and give a ``CLIPTokenizer`` of ``MAX_TOKENS`` positions.
+    """Learn byte-pair merges from ``texts`` and give a ``CLIPTokenizer`` of ``MAX_TOKENS``
+    positions.
 
-    The trainer runs under CLIP's own normaliser and pre-tokeniser, taken from an empty instance of the class.
+    The trainer runs under CLIP's own normaliser and pre-tokeniser, taken from an empty instance of
+    the class.
     """
     import json
 

@@ -1,6 +1,8 @@
-"""The one training loop of the embedded models: budget in steps or minutes, progress bar, checkpoints, resume, EMA, log.
+"""The one training loop of the embedded models: budget in steps or minutes, progress bar,
+checkpoints, resume, EMA, log.
 
-The larger recipes of t2x run on TRL; these models are small, and must be trainable from the base install on a CPU.
+The larger recipes of t2x run on TRL; these models are small, and must be trainable from the base
+install on a CPU.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class Budget:
-    """When training ends: after ``steps`` or ``minutes`` of training time in all, whichever comes first."""
+    """When training ends: after ``steps`` or ``minutes`` of training time in all, whichever comes
+    first."""
 
     steps: int | None = None
     minutes: float | None = None
@@ -64,7 +67,8 @@ class Budget:
 
 
 class Ema:
-    """Exponential moving average of a module's parameters, warmed up so that early steps do not linger."""
+    """Exponential moving average of a module's parameters, warmed up so that early steps do not
+    linger."""
 
     def __init__(self, module: nn.Module, decay: float = 0.999) -> None:
         self.decay = decay
@@ -92,7 +96,8 @@ class Ema:
 
 
 def learning_rate(fraction: float, peak: float, *, warmup: float = 0.02) -> float:
-    """Linear warm-up over the first ``warmup`` of the budget, flat to one half, cosine to 2 % of ``peak``."""
+    """Linear warm-up over the first ``warmup`` of the budget, flat to one half, cosine to 2 % of
+    ``peak``."""
     if fraction < warmup:
         return peak * max(fraction / warmup, 0.01)
     decayed = max(0.0, (fraction - 0.5) / 0.5)
@@ -112,12 +117,14 @@ def set_threads(threads: int | None) -> None:
 
 
 def autocast() -> torch.autocast:
-    """bf16 autocast: about five times faster matrix products on CPUs that have bf16 instructions."""
+    """bf16 autocast: about five times faster matrix products on CPUs that have bf16
+    instructions."""
     return torch.autocast("cpu", torch.bfloat16)
 
 
 def _save(path: Path, state: Mapping[str, Stateful], step: int, seconds: float) -> None:
-    """Write a checkpoint beside its place and move it in, so that a kill never leaves half a file."""
+    """Write a checkpoint beside its place and move it in, so that a kill never leaves half a
+    file."""
     payload = {name: item.state_dict() for name, item in state.items()}
     temporary = path.with_suffix(".tmp")
     torch.save({"state": payload, "step": step, "seconds": seconds}, temporary)
@@ -128,7 +135,10 @@ def _load(path: Path, state: Mapping[str, Stateful]) -> tuple[int, float]:
     data = torch.load(path, weights_only=True)
     missing = set(state) ^ set(data["state"])
     if missing:
-        raise T2XError(f"checkpoint {path} is of another recipe (differs in {sorted(missing)}); remove it or use --no-resume")
+        raise T2XError(
+            f"checkpoint {path} is of another recipe (differs in {sorted(missing)}); "
+            "remove it or use --no-resume"
+        )
     for name, item in state.items():
         item.load_state_dict(data["state"][name])
     return int(data["step"]), float(data["seconds"])
@@ -137,7 +147,9 @@ def _load(path: Path, state: Mapping[str, Stateful]) -> tuple[int, float]:
 @contextmanager
 def _bar(name: str, total: float) -> Iterator[Callable[[float, str], None]]:
     columns = (TextColumn(name), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), refresh_per_second=1) as bar:
+    with Progress(
+        *columns, TimeElapsedColumn(), TimeRemainingColumn(), refresh_per_second=1
+    ) as bar:
         task = bar.add_task(name, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
@@ -152,11 +164,13 @@ def run_training(
     resume: bool = True,
     on_checkpoint: Callable[[int], None] | None = None,
 ) -> tuple[int, float]:
-    """Call ``step_fn(step, fraction)`` until the budget is spent; return steps and seconds of training in all.
+    """Call ``step_fn(step, fraction)`` until the budget is spent; return steps and seconds of
+    training in all.
 
-    ``state`` holds all that must survive a kill; it is saved to ``folder/checkpoint.pt`` every three minutes and at the end.
-    ``step_fn`` draws its data from the step number, so a resumed run sees what an unbroken one would have seen. What it
-    returns is averaged and appended to ``folder/log.jsonl``.
+    ``state`` holds all that must survive a kill; it is saved to ``folder/checkpoint.pt`` every
+    three minutes and at the end. ``step_fn`` draws its data from the step number, so a resumed run
+    sees what an unbroken one would have seen. What it returns is averaged and appended to
+    ``folder/log.jsonl``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / "checkpoint.pt"

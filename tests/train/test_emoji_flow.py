@@ -1,4 +1,5 @@
-"""Recipes of emoji-flow and its distillation: conventions of the stock sampler, smoke runs, resume."""
+"""Recipes of emoji-flow and its distillation: conventions of the stock sampler, smoke runs,
+resume."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ emoji_flow_turbo = pytest.importorskip("t2x.train.emoji_flow_turbo")
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a flow run of three steps over an untrained autoencoder and a barely trained text encoder."""
+    """Folder of a flow run of three steps over an untrained autoencoder and a barely trained text
+    encoder."""
     root = tmp_path_factory.mktemp("runs")
     metrics = emoji_text.main(out=root / "emoji-text", steps=2)
     assert 0 <= metrics["slot_class"] <= 1
@@ -71,7 +73,8 @@ def test_flow_run_saves_a_stock_pipeline(trained: Path) -> None:
 
 
 def test_student_starts_as_its_teacher_without_guidance(trained: Path) -> None:
-    """The guidance projection is zero at first, so any guidance gives the teacher's conditional velocity."""
+    """The guidance projection is zero at first, so any guidance gives the teacher's conditional
+    velocity."""
     pipeline = StableDiffusionPipeline.from_pretrained(trained, dtype=torch.float32)
     student = emoji_flow_turbo.student_unet(pipeline.unet)
     x = torch.randn(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))

@@ -74,7 +74,8 @@ def test_tint_gives_its_colour_on_every_class(color: str) -> None:
 
 
 def _distance_to_shades(value: np.ndarray, color: str) -> float:
-    """Distance to the nearest shade that shading (0.5 to 1) and highlights (0 to 0.3) can make of a colour."""
+    """Distance to the nearest shade that shading (0.5 to 1) and highlights (0 to 0.3) can make of a
+    colour."""
     base = np.array(COLOR_RGB[color]) / 255
     floor = 0.62 if color == "white" else 0.5
     shades = [base * k for k in np.linspace(floor, 1, 26)]

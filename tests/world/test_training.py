@@ -81,7 +81,8 @@ def test_learning_rate_schedule() -> None:
 
 
 def test_ema_closed_form() -> None:
-    """With decay 0.1 the warm-up min(decay, (1 + n) / (10 + n)) is above it at once: shadow = 0.1 * old + 0.9 * new."""
+    """With decay 0.1 the warm-up min(decay, (1 + n) / (10 + n)) is above it at once: shadow = 0.1 *
+    old + 0.9 * new."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 1.0)
     ema = Ema(model, 0.1)
