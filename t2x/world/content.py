@@ -1,22 +1,19 @@
-"""Reads texts of the world: does a caption tell exactly a given scene, what do a user's words mean?
+"""Reads captions of the world: which style is it, and does it tell exactly a given scene?
 
-Neither needs a picture, a model or the rules' grammar; ``tells_scene`` is the proxy that training
-watches, ``plain_words`` is for ``Guarded(canonical=...)``.
+``tells_scene`` needs no picture and is the proxy that training watches.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 
-from t2x.world.captions import NUMBER_WORDS, plural
-from t2x.world.lexicon import COLOR_SYNONYMS, COUNT_NOUNS, RIDDLES, SYNONYMS, plural_of
+from t2x.world.captions import NUMBER_WORDS
 from t2x.world.render import SLOT_CENTERS
 from t2x.world.rules import parse
 from t2x.world.scene import CLASSES, COLORS, Scene
 
-__all__ = ["plain_words", "same_scene", "style_of", "tells_scene"]
+__all__ = ["same_scene", "style_of", "tells_scene"]
 
 _SLOT = re.compile(r"([a-z ]+): an? ([a-z ]+)")
 _HEAD = re.compile(rf"({'|'.join(NUMBER_WORDS[1:])}) objects?\. ")
@@ -91,32 +88,3 @@ def _layout_objects(text: str) -> list[tuple[tuple[str, str | None], str]] | Non
     if len(slots) < len(objects) or len(objects) != NUMBER_WORDS.index(head[1]):
         return None
     return objects
-
-
-@lru_cache(maxsize=1)
-def _meanings() -> dict[str, str]:
-    """Synonyms, riddles and collective nouns with the plain words that they stand for."""
-    table = {f"the {riddle}": f"a {cls}" for cls in CLASSES for riddle in RIDDLES[cls]}
-    for cls in CLASSES:
-        table |= {riddle: cls for riddle in RIDDLES[cls]}
-        table |= {plural_of(name): plural(cls) for name in SYNONYMS[cls]}
-        table |= {name: cls for name in SYNONYMS[cls]}
-    for color, words in COLOR_SYNONYMS.items():
-        table |= dict.fromkeys(words, color)
-    for count, words in COUNT_NOUNS.items():
-        table |= dict.fromkeys(words, NUMBER_WORDS[count])
-    return table
-
-
-@lru_cache(maxsize=1)
-def _phrase_pattern() -> re.Pattern[str]:
-    phrases = sorted(_meanings(), key=len, reverse=True)
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, phrases))})(?![\w-])", re.IGNORECASE)
-
-
-def plain_words(text: str) -> str:
-    """Replace synonyms, riddles and collective nouns by the world's own words; all else stays.
-
-    ``a trio of crimson kittens`` becomes ``three red cats``.
-    """
-    return _phrase_pattern().sub(lambda m: _meanings()[m.group().lower()], text)

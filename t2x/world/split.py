@@ -11,7 +11,13 @@ import hashlib
 
 from t2x.world.scene import INVERSE, Scene
 
-__all__ = ["HELD_OUT_FRACTION", "has_held_out_pair", "is_held_out_color", "is_held_out_relation"]
+__all__ = [
+    "HELD_OUT_FRACTION",
+    "has_held_out_pair",
+    "has_held_out_relation",
+    "is_held_out_color",
+    "is_held_out_relation",
+]
 
 HELD_OUT_FRACTION = 0.12
 
@@ -36,6 +42,11 @@ def has_held_out_pair(scene: Scene) -> bool:
     """Whether ``scene`` shows any held-out pair, told from either side of its relation."""
     if any(g.color and is_held_out_color(g.cls, g.color) for g in scene.groups):
         return True
+    return has_held_out_relation(scene)
+
+
+def has_held_out_relation(scene: Scene) -> bool:
+    """Whether ``scene`` states a held-out object-relation pair, told from either side."""
     if scene.relation is None:
         return False
     first, second = scene.groups

@@ -14,7 +14,7 @@ from itertools import pairwise
 from t2x.world.captions import STYLES, caption
 from t2x.world.prompts import UserPrompt, training_prompt
 from t2x.world.scene import Scene
-from t2x.world.split import has_held_out_pair
+from t2x.world.split import has_held_out_relation
 
 __all__ = ["MISSING_KINDS", "STYLE_SHARES", "placeable", "plan", "teacher_pair", "teaching_prompt"]
 
@@ -45,14 +45,16 @@ def plan(scene: Scene) -> str:
 def placeable(scene: Scene, rng: random.Random) -> Scene:
     """Give two groups a relation to be laid out by, so that no layout shows a held-out one.
 
-    The first group comes first in reading order (left or top) where the split allows it.
+    The first group comes first in reading order (left or top) where the split allows it. Colours
+    don't matter. Raises ValueError if all four relations are held out, as for no two classes they
+    are.
     """
     if len(scene.groups) != 2 or scene.relation:
         return scene
     first, last = ["left of", "above"], ["right of", "below"]
     for relation in (*rng.sample(first, 2), *rng.sample(last, 2)):
         stated = replace(scene, relation=relation)
-        if not has_held_out_pair(stated):
+        if not has_held_out_relation(stated):
             return stated
     raise ValueError(f"every relation of {scene} is held out")
 
