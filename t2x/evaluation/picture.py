@@ -1,21 +1,18 @@
 """``compare.png``: original and rewritten side by side, prompts and score bars under the pictures.
 
 Small pictures are enlarged by a whole number of pixels with nearest neighbour, large ones are
-shrunk. Text is set in the font that Pillow carries; accents are dropped and signs that it lacks
-are drawn as boxes, since no text may stop the picture.
+shrunk.
 """
 
 from __future__ import annotations
 
 import math
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from t2x.evaluation.lettering import Lettering, readable, wrap
 from t2x.evaluation.side_by_side import ARMS
 
 if TYPE_CHECKING:
@@ -38,47 +35,14 @@ TRACK = "#e8ebef"
 BETTER = "#1a7f37"
 WORSE = "#c2272d"
 COLORS = {"original": "#6b7280", "rewritten": "#2f6feb"}
-_PLAIN = {"–": "-", "—": "-", "−": "-", "‐": "-", "→": "->", "←": "<-", "×": "x", "ß": "ss"}
-_PLAIN |= {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "≥": ">="}
-_INVISIBLE = ("Mn", "Me", "Cf", "Cc")
-_NO_GLYPH = "\U000f0000"  # a private code point: the font answers with its box
+TITLE = Lettering(26, INK, bold=True)
+SUBTITLE = Lettering(17, MUTED)
+PROMPT = Lettering(22, INK)
+NAME = Lettering(18, INK)
+SMALL = Lettering(15, MUTED)
+SUMMARY = Lettering(22, INK, bold=True)
 
-__all__ = ["draw_comparison", "readable", "wrap"]
-
-
-@dataclass(frozen=True)
-class _Text:
-    """Text of one size and colour; ``bold`` thickens the only weight that there is."""
-
-    size: int
-    color: str = INK
-    bold: bool = False
-
-    @property
-    def font(self) -> Any:
-        return _font(self.size)
-
-    @property
-    def line(self) -> int:
-        return round(self.size * 1.35)
-
-    def width(self, text: str) -> float:
-        return float(self.font.getlength(text)) + self.bold
-
-    def draw(
-        self, draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, *, anchor: str = "la"
-    ) -> None:
-        draw.text(at, text, self.color, self.font, anchor)
-        if self.bold:
-            draw.text((at[0] + 0.5, at[1]), text, self.color, self.font, anchor)
-
-
-TITLE = _Text(26, bold=True)
-SUBTITLE = _Text(17, MUTED)
-PROMPT = _Text(22)
-NAME = _Text(18)
-SMALL = _Text(15, MUTED)
-SUMMARY = _Text(22, bold=True)
+__all__ = ["draw_comparison"]
 
 
 def draw_comparison(result: SideBySide) -> Image.Image:
@@ -104,76 +68,6 @@ def draw_comparison(result: SideBySide) -> Image.Image:
             _draw_bar(draw, reward, arm, (left, bars_top + i * ROW))
     _draw_footer(draw, result, summary, summary_top)
     return sheet
-
-
-def readable(text: str) -> str:
-    """Give text in one line that the font can draw: accents dropped, unknown signs kept as they
-    are (they become boxes), invisible ones left out."""
-    return " ".join("".join(map(_drawn, text)).split())
-
-
-def wrap(text: str, style: _Text, width: float, max_lines: int) -> list[str]:
-    """Break text into at most ``max_lines`` lines of ``width`` pixels; what is left out becomes
-    "..."."""
-    lines: list[str] = []
-    line = ""
-    for word in _pieces(text, style, width):
-        longer = f"{line} {word}" if line else word
-        if style.width(longer) <= width:
-            line = longer
-            continue
-        if len(lines) == max_lines - 1:
-            return [*lines, _shortened(line, style, width)]
-        lines.append(line)
-        line = word
-    return [*lines, line] if line or not lines else lines
-
-
-def _pieces(text: str, style: _Text, width: float) -> Iterator[str]:
-    """Give the words, those that are wider than a line in pieces."""
-    for word in text.split():
-        piece = ""
-        for char in word:
-            if piece and style.width(piece + char) > width:
-                yield piece
-                piece = ""
-            piece += char
-        yield piece
-
-
-def _shortened(line: str, style: _Text, width: float) -> str:
-    while line and style.width(f"{line}...") > width:
-        line = line[:-1]
-    return f"{line.rstrip()}..."
-
-
-@lru_cache(maxsize=32)
-def _font(size: int) -> Any:
-    return ImageFont.load_default(size)
-
-
-@lru_cache(maxsize=4096)
-def _has_glyph(char: str) -> bool:
-    mask, box = (_font(24).getmask(c) for c in (char, _NO_GLYPH))
-    return bool(mask.size != box.size or bytes(mask) != bytes(box))
-
-
-@lru_cache(maxsize=4096)
-def _drawn(char: str) -> str:
-    """What is drawn for one character of a text."""
-    if char.isspace():
-        return " "
-    kind = unicodedata.category(char)
-    if kind in _INVISIBLE:
-        return ""
-    if kind == "Cs":  # half of a pair: no text at all
-        return _NO_GLYPH
-    if _has_glyph(char):
-        return char
-    if char in _PLAIN:
-        return _PLAIN[char]
-    parts = [c for c in unicodedata.normalize("NFKD", char) if unicodedata.category(c) != "Mn"]
-    return "".join(parts) if parts and all(map(_has_glyph, parts)) else char
 
 
 def _prompt(result: SideBySide, arm: str) -> str:
@@ -292,7 +186,7 @@ def _draw_bar(
 def _draw_difference(draw: ImageDraw.ImageDraw, change: float, at: tuple[int, int]) -> None:
     color = BETTER if change > 0 else WORSE if change < 0 else MUTED
     text = f"{'+' if change > 0 else ''}{_number(change)}" if change else "same"
-    _Text(18, color, bold=True).draw(draw, at, text, anchor="rm")
+    Lettering(18, color, bold=True).draw(draw, at, text, anchor="rm")
 
 
 def _number(value: float) -> str:

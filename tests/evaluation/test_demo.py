@@ -17,8 +17,9 @@ from PIL import Image
 from t2x.cli import run
 from t2x.errors import T2XError
 from t2x.evaluation.demo import EXAMPLES, FILES, pick_prompt, run_demo
+from t2x.generators.diffusion import DiffusionGenerator
 from t2x.media import from_pil
-from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.testing import FakeGenerator, FakeReward, FakeRewriter, tiny_stable_diffusion
 from t2x.types import Check, Rewrite
 from t2x.world.prompts import split_of
 
@@ -203,9 +204,18 @@ def test_models_are_let_go_before_the_next_phase(monkeypatch):
     monkeypatch.setattr("t2x.registry.load_rewriter", loader(lambda name: FakeRewriter()))
     monkeypatch.setattr("t2x.registry.load_generator", loader(lambda name: FakeGenerator()))
     monkeypatch.setattr("t2x.registry.load_reward", loader(Named))
-    result = run_demo(PROMPT)
+    result = run_demo(PROMPT, rewriter="some", generator="other")
     assert len(alive) == 6
     assert [column.name for column in result.rewards] == ["clip", "hps", "aesthetic", "vqa"]
+
+
+def test_a_rewrite_must_fit_what_the_generator_reads(tmp_path):
+    tiny_stable_diffusion().save_pretrained(tmp_path / "flow")
+    long = Scripted(f"{PROMPT} in a room of light and air, drawn with care and patience, {PROMPT}")
+    folder = str(tmp_path / "flow")
+    result = run_demo(PROMPT, rewriter=long, generator=folder, rewards=[], num=1)
+    assert result.rewrite.status == "reverted" and "tokens, cut: " in result.summary()
+    assert demo(rewriter=long).rewrite.status == "accepted"
 
 
 def test_progress_counts_up_to_the_end():

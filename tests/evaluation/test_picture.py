@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from t2x.evaluation.lettering import readable, wrap
 from t2x.evaluation.picture import (
     BETTER,
     COLORS,
@@ -16,8 +17,6 @@ from t2x.evaluation.picture import (
     PROMPT,
     WORSE,
     draw_comparison,
-    readable,
-    wrap,
 )
 from t2x.evaluation.side_by_side import RewardColumn, SideBySide
 from t2x.types import Check, Rewrite
@@ -94,15 +93,11 @@ def test_pictures_of_any_size_stay_in_their_cell(size):
 
 def bar_width(sheet: Image.Image, arm: str) -> int:
     """Longest run of the arm's colour in a row of bars, below the title's tag."""
-    pixels = sheet.crop((0, MARGIN + 60, sheet.width, sheet.height)).load()
-    best = run = 0
-    height = sheet.height - MARGIN - 60
-    for y in range(height):
-        run = 0
-        for x in range(sheet.width):
-            run = run + 1 if pixels[x, y] == rgb(COLORS[arm]) else 0
-            best = max(best, run)
-    return best
+    bars = np.asarray(sheet)[MARGIN + 60 :]
+    hits = np.pad((bars == rgb(COLORS[arm])).all(axis=-1).astype(int), ((0, 0), (1, 1)))
+    edges = np.diff(hits, axis=1)
+    starts, ends = (np.nonzero(edges == sign)[1] for sign in (1, -1))
+    return int((ends - starts).max(initial=0))
 
 
 def test_bars_are_as_long_as_their_scores():

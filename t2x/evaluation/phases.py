@@ -1,0 +1,196 @@
+"""The three phases of the demo: rewrite, draw, score.
+
+Each loads what it was given by name and lets it go before the next begins, so that rewriter,
+generator and rewards need not fit into memory together.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from t2x.errors import T2XError
+from t2x.evaluation.side_by_side import ARMS, RewardColumn
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from t2x.types import Generator, Media, RewardModel, Rewrite, Rewriter
+
+log = logging.getLogger(__name__)
+
+BATCH = 16  # pictures between two steps of the progress
+Progress: TypeAlias = "Callable[[str, int, int], None]"  # what, done, total
+
+__all__ = [
+    "Drawn",
+    "Progress",
+    "Steps",
+    "by_arm",
+    "draw_phase",
+    "name_of",
+    "rewrite_phase",
+    "score_phase",
+]
+
+
+@dataclass
+class Steps:
+    """Tells how far the run is, and how long each phase took."""
+
+    progress: Progress | None
+    total: int
+    done: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    begun: float = field(default_factory=time.perf_counter)
+
+    def say(self, what: str) -> None:
+        log.info("%s", what)
+        if self.progress is not None:
+            self.progress(what, self.done, self.total)
+
+    @contextmanager
+    def phase(self, name: str, what: str) -> Iterator[None]:
+        self.say(what)
+        begun = time.perf_counter()
+        yield
+        self.done += 1
+        spent = time.perf_counter() - begun
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + spent, 3)
+
+    def finish(self) -> dict[str, float]:
+        self.say("done")
+        return {**self.seconds, "total": round(time.perf_counter() - self.begun, 3)}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Pictures of both arms in one row, the original's first; of one arm if they are the same."""
+
+    media: Media
+    model_id: str
+    settings: dict[str, Any]
+
+
+def rewrite_phase(
+    source: str | Rewriter, generator: str | Generator, text: str, *, seed: int, steps: Steps
+) -> Rewrite:
+    """Load, rewrite within the token limits of ``generator``, let go."""
+    from t2x.generators.memory import release_memory
+    from t2x.rewriters.loading import load_guarded
+
+    with steps.phase("rewrite", f"rewriting with {name_of(source)}"):
+        guarded = load_guarded(source, generator=generator)
+        answers: list[list[Rewrite]] = guarded.rewrite([text], seed=seed)
+        if isinstance(source, str):
+            del guarded
+            release_memory()
+    return answers[0][0]
+
+
+def draw_phase(
+    source: str | Generator, rewrite: Rewrite, seeds: tuple[int, ...], steps: Steps
+) -> Drawn:
+    """Load, draw both arms from the same seeds, let go. Arms that are the same are drawn once."""
+    from t2x.generators.memory import release_memory
+    from t2x.registry import load_generator
+
+    changed = rewrite.text != rewrite.original or bool(rewrite.negative)
+    texts = [(rewrite.original, ""), (rewrite.text, rewrite.negative)][: 1 + changed]
+    jobs = [(*text, seed) for text in texts for seed in seeds]
+    parts: list[Media] = []
+    with steps.phase("generate", f"loading {name_of(source)}"):
+        model = load_generator(source) if isinstance(source, str) else source
+        if model.modality != "image":
+            raise T2XError(f"{model.model_id} makes videos; the demo compares pictures")
+        for start in range(0, len(jobs), BATCH):
+            steps.say(f"drawing {len(jobs)} pictures with {model.model_id}, {start} done")
+            prompts, negatives, numbers = zip(*jobs[start : start + BATCH], strict=True)
+            negative = negatives if any(negatives) else None
+            parts.append(model.generate(prompts, negative=negative, seeds=numbers))
+        drawn = Drawn(_joined(parts), model.model_id, _settings(model))
+        if isinstance(source, str):
+            del model
+            release_memory()
+    return drawn
+
+
+def _settings(model: Generator) -> dict[str, Any]:
+    """All that decides a picture but prompt and seed, for models that can tell."""
+    from t2x.generators.diffusion import DiffusionGenerator
+
+    if not isinstance(model, DiffusionGenerator):
+        return {}
+    hidden = ("model_id", "scheduler_config", "versions")
+    return {key: value for key, value in model.fingerprint().items() if key not in hidden}
+
+
+def score_phase(
+    source: str | RewardModel, prompt: str, media: Media, num: int, steps: Steps
+) -> RewardColumn:
+    """Load, score every picture against the user's own words, let go."""
+    from t2x.generators.memory import release_memory
+
+    with steps.phase("score", f"scoring with {name_of(source)}"):
+        try:
+            column = _measure(source, prompt, media, num)
+        except (T2XError, OSError) as error:
+            problem = " ".join(str(error).split()) or type(error).__name__
+            log.warning("reward %s is not measured: %s", name_of(source), problem)
+            nothing = (math.nan,) * num
+            column = RewardColumn(name_of(source), nothing, nothing, problem=problem)
+        if isinstance(source, str):
+            release_memory()
+    return column
+
+
+def _measure(source: str | RewardModel, prompt: str, media: Media, num: int) -> RewardColumn:
+    import torch
+
+    from t2x.registry import load_reward
+
+    reward = load_reward(source) if isinstance(source, str) else source
+    if reward.modality != "image":
+        raise T2XError(f"{reward.name} scores videos, and these are pictures")
+    with torch.no_grad():
+        scores = reward.score([prompt] * len(media), media)
+    if tuple(scores.shape) != (len(media),):
+        raise T2XError(
+            f"{reward.name} gave scores of shape {tuple(scores.shape)} for {len(media)} pictures"
+        )
+    values = tuple(float(value) for value in scores.double().tolist())
+    return RewardColumn(
+        name=name_of(source),
+        original=values[:num],
+        rewritten=values[-num:],
+        scale=reward.scale,
+        range=(float(reward.range[0]), float(reward.range[1])),
+    )
+
+
+def by_arm(media: Media, num: int) -> dict[str, tuple[Image, ...]]:
+    from t2x.media import to_pil
+
+    images = tuple(to_pil(media))
+    return dict(zip(ARMS, (images[:num], images[-num:]), strict=True))
+
+
+def _joined(parts: list[Media]) -> Media:
+    """Join batches: one tensor, or a list if the pictures differ in size."""
+    import torch
+
+    if all(isinstance(part, torch.Tensor) for part in parts):
+        return torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
+    return [picture for part in parts for picture in part]
+
+
+def name_of(source: Any) -> str:
+    """Name a model as the caller did, or as it names itself."""
+    if isinstance(source, str):
+        return source
+    return str(getattr(source, "model_id", None) or getattr(source, "name", type(source).__name__))
