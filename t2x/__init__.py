@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from t2x.registry import load_generator, load_reward, load_rewriter
     from t2x.rewriters.guarded import Guarded
     from t2x.rewriters.language_model import LanguageModelRewriter
+    from t2x.rewriters.loading import load_guarded
     from t2x.scoring.ensemble import RewardEnsemble
     from t2x.store import Store
     from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
@@ -51,6 +52,7 @@ __all__ = [
     "from_pil",
     "load_config",
     "load_generator",
+    "load_guarded",
     "load_picture",
     "load_reward",
     "load_rewriter",
@@ -68,6 +70,7 @@ _MODULES = {
     "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),
     "t2x.rewriters.guarded": ("Guarded",),
     "t2x.rewriters.language_model": ("LanguageModelRewriter",),
+    "t2x.rewriters.loading": ("load_guarded",),
     "t2x.scoring.ensemble": ("RewardEnsemble",),
     "t2x.store": ("Store",),
     "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),

@@ -77,7 +77,7 @@ def generate(
 
 
 def _rewrite(prompts: list[str], name: str, seed: int) -> list[tuple[str, str, str]]:
-    from t2x.commands.rewrite import load_guarded
+    from t2x.rewriters.loading import load_guarded
 
     answers = load_guarded(name).rewrite(prompts, seed=seed)
     return [(item.original, item.text, item.negative) for (item,) in answers]

@@ -62,26 +62,14 @@ def rewrite(
         lines: Iterator[Line] = (Line(i, text) for i, text in enumerate(prompts, 1))
     else:
         lines = _read_lines(_checked_source(source or "-", out))
-    rewriter = load_guarded(model, None if target is None else _load_target(target))
+    from t2x.rewriters.loading import load_guarded
+
+    rewriter = load_guarded(model, generator=None if target is None else _load_target(target))
     records = _records(rewriter, lines, num, seed)
     if as_json or source is not None or out is not None:
         _write(records, out)
     else:
         _show(list(records))
-
-
-def load_guarded(name: str, generator: Generator | None = None) -> Rewriter:
-    """Load a rewriter by name inside the wrapper that checks what it proposes.
-
-    With a diffusers ``generator`` a rewrite must also fit the token limits of its text encoders.
-    """
-    from t2x.prompts.budget import TokenBudget
-    from t2x.registry import load_rewriter
-    from t2x.rewriters.guarded import Guarded
-
-    pipeline = getattr(generator, "pipeline", None)
-    budget = None if pipeline is None else TokenBudget.from_pipeline(pipeline)
-    return Guarded(load_rewriter(name), budget=budget)
 
 
 def _load_target(name: str) -> Generator:

@@ -2,6 +2,7 @@
 
 diffusion.py   DiffusionGenerator: any stock diffusers pipeline, with one seed per sample
 calls.py       what a pipeline's call takes, and checks of what it is given
+folders.py     what a local folder says about itself: settings, and the base of a folder of parts
 loading.py     from a hub id, a folder or an object to a pipeline on its device
 identity.py    what a stored picture's key must hold: weights, scheduler, sampling, versions
 memory.py      telling that memory ran out

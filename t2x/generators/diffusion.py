@@ -21,6 +21,7 @@ from t2x.generators.calls import (
     text_limit,
     with_size,
 )
+from t2x.generators.folders import base_of, folder_settings
 from t2x.generators.identity import (
     folder_digest,
     hub_commit,
@@ -31,7 +32,6 @@ from t2x.generators.identity import (
 from t2x.generators.loading import (
     Offload,
     device_of,
-    folder_settings,
     holds_modules,
     load_pipeline,
     place,
@@ -108,6 +108,7 @@ class DiffusionGenerator:
     ) -> DiffusionGenerator:
         """Make a generator from a hub id, a folder in diffusers' format, or a loaded pipeline.
 
+        A folder may hold only the parts that differ from a base (``t2x.generators.folders``).
         ``sampling`` holds further arguments of the pipeline's call (true_cfg_scale,
         max_sequence_length, height, ...). What the caller gives overrides a local folder's
         ``t2x.json``, which overrides the pipeline's own defaults. ``pipeline_kwargs`` go to
@@ -137,11 +138,7 @@ class DiffusionGenerator:
         generator = cls(load(), model_id=model_id, batch_size=batch_size, sampling=given)
         generator._reload = load
         if not holds_modules(pipeline_kwargs):
-            generator._find_revision = lambda: (
-                folder_digest(source)
-                if local
-                else hub_commit(str(source), revision) or parameter_digest(generator.pipeline)
-            )
+            generator._find_revision = lambda: _revision(source, revision, generator)
         return generator
 
     @property
@@ -339,6 +336,16 @@ def _default_batch_size(pipeline: Any) -> int:
     modules = [c for c in pipeline.components.values() if isinstance(c, torch.nn.Module)]
     size = sum(p.numel() for module in modules for p in module.parameters())
     return 32 if size < SMALL_MODEL else 4
+
+
+def _revision(source: str | Path, revision: str | None, generator: DiffusionGenerator) -> str:
+    """Name the weights behind a source: a folder's digest, with its base's if it has one, or a
+    commit."""
+    if not Path(source).is_dir():
+        return hub_commit(str(source), revision) or parameter_digest(generator.pipeline)
+    base = base_of(source)
+    own = folder_digest(source)
+    return own if base is None else f"{own}+{_revision(base, revision, generator)}"
 
 
 def _name(pipeline: Any) -> str:

@@ -7,20 +7,19 @@ caller passes ``trust_remote_code=True`` himself.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from t2x.errors import MissingDependencyError, T2XError
+from t2x.generators.folders import INDEX_FILE, base_of, load_parts
 from t2x.generators.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
 
 Offload = Literal["model", "sequential"]
-SETTINGS_FILE = "t2x.json"
 DTYPES = {
     "float32": "float32",
     "fp32": "float32",
@@ -51,10 +50,8 @@ LOAD_OPTIONS = (
 )
 
 __all__ = [
-    "SETTINGS_FILE",
     "Offload",
     "device_of",
-    "folder_settings",
     "holds_modules",
     "load_pipeline",
     "place",
@@ -120,25 +117,6 @@ def quiet(*, bars: bool = False) -> Iterator[None]:
                 lib.enable_progress_bar()
 
 
-def folder_settings(source: str | Path) -> dict[str, Any]:
-    """Read the default sampling settings (``t2x.json``) of a local folder; empty when there are
-    none.
-
-    Keys are arguments of the pipeline's own call, such as num_inference_steps, guidance_scale,
-    height, width.
-    """
-    path = Path(source) / SETTINGS_FILE
-    if not path.is_file():
-        return {}
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise T2XError(f"{path} is no valid JSON: {error}") from error
-    if not isinstance(settings, dict):
-        raise T2XError(f"{path} must hold one JSON object, got {type(settings).__name__}")
-    return settings
-
-
 def load_pipeline(
     source: str | Path,
     *,
@@ -149,21 +127,28 @@ def load_pipeline(
     """Load a pipeline from a folder in diffusers' format or from the hub, on the CPU, without a
     word printed.
 
+    A folder with only some parts takes the others from its base (``t2x.generators.folders``).
     ``options`` go to ``DiffusionPipeline.from_pretrained`` as they are. Raises T2XError in one line
     when the folder is no pipeline, when the hub cannot be reached or when there are no safetensors.
     """
     from diffusers import DiffusionPipeline
 
-    local = Path(source).is_dir()
-    if local and not (Path(source) / "model_index.json").is_file():
+    base = base_of(source) if Path(source).is_dir() else None
+    whole = base or str(source)
+    local = Path(whole).is_dir()
+    if local and not (Path(whole) / INDEX_FILE).is_file():
         raise T2XError(
-            f"{source} has no model_index.json; give a folder written by pipeline.save_pretrained"
+            f"{whole} has no {INDEX_FILE}; give a folder written by pipeline.save_pretrained"
         )
     given = dict(options or {})
     arguments: dict[str, Any] = {"use_safetensors": True, "revision": revision, **given}
     try:
         with quiet(bars=not local):  # a download of gigabytes shows its progress
-            pipeline = DiffusionPipeline.from_pretrained(str(source), dtype=dtype, **arguments)
+            if base is not None:
+                arguments = {**load_parts(source, dtype=dtype), **arguments}
+            pipeline = DiffusionPipeline.from_pretrained(whole, dtype=dtype, **arguments)
+    except T2XError:
+        raise
     except ImportError as error:
         raise MissingDependencyError(f"cannot load {str(source)!r}: {_line(error)}") from error
     except Exception as error:

@@ -12,12 +12,13 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
+from t2x.generators.folders import base_of, part_names
 from t2x.generators.loading import DTYPES
 
 if TYPE_CHECKING:
@@ -93,19 +94,23 @@ def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int 
 
     ``source`` is a local folder, a hub id or a loaded pipeline. ``dtype`` is the format it will
     be loaded in; None counts the weights as they are stored. Of a component with variants (fp16,
-    ema) the plain files count, as they load by default.
+    ema) the plain files count, as they load by default. To a folder of parts, what it takes from
+    its base is added.
     """
     width = _width(dtype)
     if not isinstance(source, (str, Path)):
         return _loaded_bytes(source, width)
-    if Path(source).is_dir():
-        root = Path(source)
-        files = [p.relative_to(root).as_posix() for p in root.rglob("*.safetensors")]
-        chosen = _plain_files(files)
-        if not chosen:
-            raise T2XError(f"{source} holds no safetensors weights")
-        return sum(_header_bytes(root / name, width) for name in chosen)
-    return _hub_bytes(str(source), width)
+    if not Path(source).is_dir():
+        return _hub_bytes(str(source), width)
+    base = base_of(source)
+    own = _folder_bytes(Path(source), width)
+    if base is None:
+        return own
+    replaced = part_names(source)
+    if Path(base).is_dir():
+        return own + _folder_bytes(Path(base), width, without=replaced)
+    rest = _hub_bytes(base, width, without=replaced)
+    return None if rest is None else own + rest
 
 
 def available_bytes(device: str | torch.device = "cpu") -> int | None:
@@ -150,6 +155,14 @@ def _plain_files(files: Iterable[str]) -> list[str]:
     return plain + [name for name in inside if name.rpartition("/")[0] not in covered]
 
 
+def _folder_bytes(root: Path, width: int | None, *, without: Sequence[str] = ()) -> int:
+    files = [p.relative_to(root).as_posix() for p in root.rglob("*.safetensors")]
+    chosen = _plain_files(files)
+    if not chosen:
+        raise T2XError(f"{root} holds no safetensors weights")
+    return sum(_header_bytes(root / f, width) for f in chosen if f.split("/")[0] not in without)
+
+
 def _header_bytes(path: Path, width: int | None) -> int:
     """Count the tensors of one safetensors file by its header alone."""
     with path.open("rb") as file:
@@ -171,13 +184,14 @@ def _tensor_bytes(entry: Mapping[str, Any], width: int | None) -> int:
     return stored // ITEM_BYTES.get(kind, 1) * width
 
 
-def _hub_bytes(repository: str, width: int | None) -> int | None:
+def _hub_bytes(repository: str, width: int | None, *, without: Sequence[str] = ()) -> int | None:
     """Ask the hub for the headers of a repository's safetensors; None when it can't be reached."""
     from huggingface_hub import HfApi
 
     api = HfApi()
     try:
-        files = _plain_files(api.list_repo_files(repository))
+        found = _plain_files(api.list_repo_files(repository))
+        files = [name for name in found if name.split("/")[0] not in without]
         headers = [api.parse_safetensors_file_metadata(repository, name) for name in files]
     except Exception as error:  # offline, no such repository, gated, a proxy in between, ...
         log.info("size of %s is unknown: %s", repository, error)

@@ -4,6 +4,10 @@ A rewriter of the emoji world turns "the animal with a trunk" into "an elephant"
 left, and nothing is lost. The domain's tables put known phrases of the *user's* text into the
 world's words before constraints are read; a text without one known name stays as it is, and a
 rewrite that shares nothing with it is reverted.
+
+Held-out kinds of phrasing don't leak through this: the tables hold words, not forms of sentences,
+and only decide whether a finished proposal is accepted. A model neither reads them nor learns from
+what they decide, and what fails gives the user's own words back.
 """
 
 from __future__ import annotations

@@ -88,15 +88,12 @@ def _load_arm(name: str, generator: Generator, seed: int) -> tuple[Writer, Count
 
 def _load_rewriter(name: str, generator: Generator) -> Rewriter:
     """The rules bare, as one would write them; every model inside the wrapper that checks it."""
-    from t2x.prompts.budget import TokenBudget
     from t2x.registry import load_rewriter
-    from t2x.rewriters.guarded import Guarded
+    from t2x.rewriters.loading import load_guarded
 
     if name == "rules":
         return load_rewriter(name)
-    pipeline = getattr(generator, "pipeline", None)
-    budget = None if pipeline is None else TokenBudget.from_pipeline(pipeline)
-    return Guarded(load_rewriter("emoji-rewriter" if name == "rewrite" else name), budget=budget)
+    return load_guarded("emoji-rewriter" if name == "rewrite" else name, generator=generator)
 
 
 # ---- pictures -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
+from t2x.rewriters.domain import canonical_for
 from t2x.types import Rewrite
 from t2x.world import lexicon
 from t2x.world.captions import NUMBER_WORDS, dense_prompt
@@ -210,11 +211,12 @@ def parse(text: str) -> Scene | None:
 
 
 class RulesRewriter:
-    """Rewriter that parses and writes the content in the dense style; what it cannot parse it
-    leaves unchanged.
-    """
+    """Rewriter that writes what it can parse in the dense style and leaves the rest unchanged."""
 
     model_id = "rules"
+
+    def __init__(self) -> None:
+        self.canonical = canonical_for("emoji")
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0

@@ -7,6 +7,7 @@ card ``README.md`` beside the weights, written as cards on a model hub are: YAML
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,31 @@ def model_dir(name: str) -> Path:
 
 
 def is_present(name: str) -> bool:
-    """Tell whether the weights of an embedded model are there."""
+    """Tell whether the weights of an embedded model are there, with those of its base if it holds
+    only the parts that differ from one (``t2x.generators.folders``)."""
     folder = model_dir(name)
-    return folder.is_dir() and any(folder.rglob("*.safetensors"))
+    if not folder.is_dir() or not any(folder.rglob("*.safetensors")):
+        return False
+    base = _embedded_base(folder)
+    return base in (None, name) or is_present(base)
+
+
+def _embedded_base(folder: Path) -> str | None:
+    """Name of the embedded model that a folder of parts is completed by."""
+    path = folder / "t2x.json"
+    if not path.is_file() or (folder / "model_index.json").is_file():
+        return None
+    base = json.loads(path.read_text(encoding="utf-8")).get("base")
+    return str(base) if base in EMBEDDED else None
 
 
 def require_model(name: str) -> Path:
     """Give the folder of an embedded model, or raise ``T2XError`` if it holds no weights."""
     folder = model_dir(name)
     if not is_present(name):
+        base = _embedded_base(folder)
+        if base is not None and not is_present(base):
+            name, folder = base, model_dir(base)
         raise T2XError(
             f"the embedded model {name!r} has no weights in this install; train them with: "
             f"t2x world train {name} --out {folder}"

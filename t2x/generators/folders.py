@@ -1,0 +1,113 @@
+"""What a local folder of a generator says about itself, before any weights are read.
+
+A folder is a whole pipeline (``pipeline.save_pretrained``), or, as checkpoints of Latent
+Consistency Models are passed on (Luo et al. 2023, arXiv 2310.04378), only the parts that differ
+from another pipeline: ``unet/``, ``scheduler/`` and a ``t2x.json`` whose ``"base"`` names it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import T2XError
+from t2x.world.weights import EMBEDDED, require_model
+
+if TYPE_CHECKING:
+    import torch
+
+SETTINGS_FILE = "t2x.json"
+INDEX_FILE = "model_index.json"
+CONFIG_FILES = ("config.json", "scheduler_config.json")
+
+__all__ = [
+    "INDEX_FILE",
+    "SETTINGS_FILE",
+    "base_of",
+    "folder_settings",
+    "load_parts",
+    "part_names",
+    "pipeline_folder",
+]
+
+
+def folder_settings(source: str | Path) -> dict[str, Any]:
+    """Read the default sampling settings (``t2x.json``) of a local folder; empty when there are
+    none.
+
+    Keys are arguments of the pipeline's own call, such as num_inference_steps, guidance_scale,
+    height, width.
+    """
+    settings = _read(Path(source))
+    settings.pop("base", None)
+    return settings
+
+
+def base_of(folder: str | Path) -> str | None:
+    """Give the pipeline that the parts in ``folder`` belong to; None for a whole pipeline.
+
+    It is the folder of an embedded model, any other folder (a relative one counts from ``folder``,
+    then from where the process runs) or a hub id. Raises T2XError if the embedded base has no
+    weights.
+    """
+    root = Path(folder)
+    base = _read(root).get("base")
+    if base is None or (root / INDEX_FILE).is_file():
+        return None
+    if not isinstance(base, str) or not base.strip():
+        raise T2XError(f'{root / SETTINGS_FILE}: "base" is {base!r}; give a name, folder or hub id')
+    if base in EMBEDDED:
+        return str(require_model(base))
+    return next((str(path) for path in (root / base, Path(base)) if path.is_dir()), base)
+
+
+def pipeline_folder(folder: str | Path) -> Path | None:
+    """Give the local folder that holds the whole pipeline: ``folder`` or its base, or None."""
+    root = Path(base_of(folder) or folder)
+    return root if (root / INDEX_FILE).is_file() else None
+
+
+def part_names(folder: str | Path) -> list[str]:
+    """List the components that a folder holds: subfolders with a configuration of diffusers."""
+    found = (path for path in Path(folder).iterdir() if path.is_dir())
+    return sorted(p.name for p in found if any((p / name).is_file() for name in CONFIG_FILES))
+
+
+def load_parts(folder: str | Path, *, dtype: torch.dtype) -> dict[str, Any]:
+    """Load the parts in ``folder``, by name: models in ``dtype`` from safetensors, and schedulers.
+
+    Raises T2XError if there is none, or one that is not of diffusers.
+    """
+    names = part_names(folder)
+    if not names:
+        raise T2XError(f'{folder} names a "base" and holds no parts; give it a unet/ or scheduler/')
+    return {name: _load_part(Path(folder) / name, dtype) for name in names}
+
+
+def _load_part(folder: Path, dtype: torch.dtype) -> Any:
+    import diffusers
+
+    path = next(folder / name for name in CONFIG_FILES if (folder / name).is_file())
+    name = _read_object(path).get("_class_name")
+    kind = getattr(diffusers, name, None) if isinstance(name, str) else None
+    if isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin):
+        return kind.from_pretrained(folder)
+    if isinstance(kind, type) and issubclass(kind, diffusers.ModelMixin):
+        return kind.from_pretrained(folder, torch_dtype=dtype, use_safetensors=True)
+    raise T2XError(f"{path} is of class {name!r}; allowed are models and schedulers of diffusers")
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / SETTINGS_FILE
+    return _read_object(path) if path.is_file() else {}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise T2XError(f"{path} is no valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise T2XError(f"{path} must hold one JSON object, got {type(value).__name__}")
+    return value
