@@ -9,11 +9,15 @@ teacher's whole guided path is walked from pure noise, so that the student is tr
 states that it will meet; every second state of the eight-step path becomes a target. The student's
 step is the plain Euler step in flow form, x_{k+1} = x_k - (sigma_k - sigma_{k+1}) v, so v has a
 closed-form target.
+
+What is saved is what differs from the teacher, as checkpoints of Latent Consistency Models are
+passed on: UNet, scheduler and the name of the base (``t2x.generators.folders``).
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +38,7 @@ from t2x.world.training import (
 )
 from t2x.world.weights import model_dir
 
-from .emoji_flow import SETTINGS, flow_scheduler, save_pipeline, tokenize
+from .emoji_flow import SETTINGS, flow_scheduler, tokenize
 
 STUDENT_STEPS = 4
 TEACHER_STEPS = 8
@@ -149,6 +153,23 @@ def guidance_embedding(pipeline: StableDiffusionPipeline, guidance: Tensor) -> T
     return embedding
 
 
+def teacher_source(teacher: Path | None) -> tuple[Path, str]:
+    """The teacher's folder, and its name as a base: that of the embedded model holds anywhere."""
+    embedded = model_dir("emoji-flow").resolve()
+    source = (teacher or embedded).resolve()
+    return source, "emoji-flow" if source == embedded else str(source)
+
+
+def save_parts(folder: Path, unet: UNet2DConditionModel, base: str) -> None:
+    """Write UNet (half precision), scheduler and ``t2x.json``; the other parts are those of
+    ``base``."""
+    scheduler = DPMSolverMultistepScheduler.from_config(flow_scheduler().config, solver_order=1)
+    copy.deepcopy(unet).half().save_pretrained(folder / "unet")
+    scheduler.save_pretrained(folder / "scheduler")
+    settings = {"base": base, **SETTINGS, "num_inference_steps": STUDENT_STEPS}
+    (folder / "t2x.json").write_text(json.dumps(settings, indent=1) + "\n")
+
+
 def main(
     *,
     out: Path,
@@ -159,15 +180,14 @@ def main(
     threads: int | None = None,
     teacher: Path | None = None,
 ) -> dict[str, float]:
-    """Distil ``teacher`` (default: the embedded emoji-flow) and save the pipeline to
+    """Distil ``teacher`` (default: the embedded emoji-flow) and save what differs from it to
     ``out/pipeline``."""
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
-    pipeline = StableDiffusionPipeline.from_pretrained(
-        teacher or model_dir("emoji-flow"), torch_dtype=torch.float32
-    )
+    source, base = teacher_source(teacher)
+    pipeline = StableDiffusionPipeline.from_pretrained(source, torch_dtype=torch.float32)
     pipeline.unet.requires_grad_(False).to(memory_format=torch.channels_last)
     unet = student_unet(pipeline.unet).requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     ema = Ema(unet, 0.998)
@@ -206,16 +226,7 @@ def main(
 
     def save(_: int) -> None:
         ema.copy_to(averaged)
-        scheduler = DPMSolverMultistepScheduler.from_config(flow_scheduler().config, solver_order=1)
-        save_pipeline(
-            out / "pipeline",
-            unet=averaged,
-            text_encoder=pipeline.text_encoder,
-            vae=pipeline.vae,
-            tokenizer=pipeline.tokenizer,
-            scheduler=scheduler,
-            settings={**SETTINGS, "num_inference_steps": STUDENT_STEPS},
-        )
+        save_parts(out / "pipeline", averaged, base)
 
     state = {"unet": unet, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)

@@ -9,8 +9,10 @@ import pytest
 import torch
 from diffusers import StableDiffusionPipeline
 
+from t2x.generators import DiffusionGenerator
 from t2x.world.render import Placed
 from t2x.world.scene import CLASSES, COLORS
+from t2x.world.weights import model_dir
 
 emoji_vae = pytest.importorskip("t2x.train.emoji_vae")
 emoji_text = pytest.importorskip("t2x.train.emoji_text")
@@ -98,7 +100,7 @@ def test_guidance_one_is_the_conditional_velocity(trained: Path) -> None:
     assert (v - expected).abs().max() < 0.05  # bf16 autocast
 
 
-def test_turbo_run_saves_a_pipeline_without_a_second_pass(
+def test_turbo_run_saves_what_differs_from_its_teacher(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(emoji_flow_turbo, "BATCH", 4)
@@ -107,9 +109,29 @@ def test_turbo_run_saves_a_pipeline_without_a_second_pass(
     metrics = emoji_flow_turbo.main(out=tmp_path, steps=3, teacher=trained)
     assert metrics["steps"] == 3
     assert metrics["endpoint_mse"] > 0
-    pipeline = StableDiffusionPipeline.from_pretrained(tmp_path / "pipeline", dtype=torch.float32)
+    folder = tmp_path / "pipeline"
+    assert {p.name for p in folder.iterdir()} == {"unet", "scheduler", "t2x.json"}
+    (weights,) = folder.rglob("*.safetensors")
+    assert weights.stat().st_size < 2.2 * sum(
+        p.numel() for p in emoji_flow.build_unet().parameters()
+    )
+    generator = DiffusionGenerator.from_pretrained(folder)
+    assert generator.sampling["num_inference_steps"] == emoji_flow_turbo.STUDENT_STEPS
+    pipeline = generator.pipeline
     assert pipeline.unet.config.time_cond_proj_dim == emoji_flow_turbo.GUIDANCE_EMBEDDING
     assert pipeline.scheduler.config.solver_order == 1
+    teacher = StableDiffusionPipeline.from_pretrained(trained, dtype=torch.float32)
+    for name, part in teacher.vae.state_dict().items():
+        assert torch.equal(part, pipeline.vae.state_dict()[name])
+    # Guidance is an input of the network: no second pass without the prompt.
+    assert not generator.supports_negative
+
+
+def test_a_student_names_its_teacher(tmp_path: Path) -> None:
+    embedded = model_dir("emoji-flow")
+    assert emoji_flow_turbo.teacher_source(None) == (embedded.resolve(), "emoji-flow")
+    assert emoji_flow_turbo.teacher_source(embedded)[1] == "emoji-flow"
+    assert emoji_flow_turbo.teacher_source(tmp_path) == (tmp_path, str(tmp_path))
 
 
 def test_student_sigmas_are_the_stock_samplers() -> None:
