@@ -1,4 +1,6 @@
-"""Rules of the suite: tests of absent extras are skipped, and in CI nothing else may be."""
+"""Rules of the suite: tests of absent extras are skipped, and in CI nothing else may be; torch
+computes on a fixed number of threads.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,9 @@ FORBIDDEN = pytest.StashKey[list[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FORBIDDEN] = []
+    # Read by torch when a test first imports it, and by processes that tests start: sums must not
+    # change with the machine, and the models here are too small for a second thread to pay.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
