@@ -84,7 +84,6 @@ _COLOR_TABLE: dict[str, str] = {
 
 
 def _column(table: dict[str, str], index: int) -> dict[str, tuple[str, ...]]:
-    """Cell ``index`` of each row, as a tuple of phrases."""
     return {key: tuple(row.split(" | ")[index].split(", ")) for key, row in table.items()}
 
 
@@ -97,8 +96,7 @@ COUNT_NOUNS: dict[int, tuple[str, ...]] = {
     3: ("a trio of", "a threesome of"),
     4: ("a quartet of", "two pairs of"),
 }
-# Ways to tell "A <phrase> B"; the first few are those of captions.
-RELATION_PHRASES: dict[str, tuple[str, ...]] = {
+RELATION_PHRASES: dict[str, tuple[str, ...]] = {  # "A <phrase> B"
     "left of": ("to the left of", "left of", "on the left of", "on the left side of"),
     "right of": ("to the right of", "right of", "on the right of", "on the right side of"),
     "above": ("above", "on top of", "over", "atop", "higher than", "up above"),
