@@ -1,6 +1,6 @@
 """Train emoji-vlm, the world's vision-language model: a stock LlavaForConditionalGeneration.
 
-    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 40
+    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 80
 
 LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from
 scratch, on questions about pictures with answers from scene truth (``t2x.world.questions``). Each
@@ -35,7 +35,7 @@ from transformers import (
 from t2x.world.corruption import corrupt, to_pictures, vae_round_trip
 from t2x.world.questions import Turn, sample_turns
 from t2x.world.scene import CLASSES, COLORS
-from t2x.world.shown import draw_shown, patch_labels
+from t2x.world.shown import NAMELESS, draw_shown, patch_labels
 from t2x.world.training import (
     Budget,
     Ema,
@@ -53,13 +53,13 @@ WIDTH = 192
 PATCHES = 64
 ROW = 64  # places for questions in one row
 VOCABULARY = 2048
-DEFAULT_MINUTES = 40.0
-LOOK_FIRST = 0.08  # share of the budget in which the vision tower learns alone
+DEFAULT_MINUTES = 80.0
+LOOK_FIRST, LOOK_BATCH = 0.38, 64  # share of the budget in which the vision tower learns alone
 EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, from half time on
 PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds: early, from half time on
 WEIGHTS = {"verify": 1.0, "fault": 0.7, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 KINDS = tuple(WEIGHTS)
-PATCH_WEIGHT = 0.3
+PATCH_WEIGHT, NAMING_WEIGHT = 0.3, 0.5
 THROUGH_VAE = 0.25
 MEASURED = 512  # pictures
 FRESH = 10**9  # number of the first picture that no training draws
@@ -275,9 +275,41 @@ class PatchHeads(nn.Module):
     def forward(self, seen: Tensor, kinds: Tensor, colors: Tensor) -> Tensor:
         """Cross-entropy of ``seen`` (N, 64, D) against labels (N, 64)."""
         x = self.norm(seen)
-        kind = F.cross_entropy(self.kind(x).flatten(0, 1).float(), kinds.flatten())
+        values = F.cross_entropy(
+            self.kind(x).flatten(0, 1).float(), kinds.flatten(), reduction="none"
+        )
+        filled = kinds.flatten() > 0
+        kind = values[filled].mean() + 0.3 * values[~filled].mean()
         color = F.cross_entropy(self.color(x).flatten(0, 1).float(), colors.flatten())
         return kind + color
+
+
+def patch_words(tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
+    """What a patch should be called: (47, V) for classes, (11, V) for colours, rows sum to 1 (0 for
+    the background).
+    """
+    tables = []
+    for words in (["", *CLASSES, NAMELESS], ["natural", *COLORS]):
+        table = torch.zeros(len(words), len(tokenizer))
+        for row, word in enumerate(words):
+            ids = tokenizer(f" {word}", add_special_tokens=False)["input_ids"] if word else []
+            for i in ids:
+                table[row, i] += 1 / len(ids)
+        tables.append(table)
+    return tables[0], tables[1]
+
+
+def naming_loss(model: Any, seen: Tensor, batch: Batch, words: tuple[Tensor, Tensor]) -> Tensor:
+    """Cross-entropy of the words nearest to each object's patches, as the decoder receives them.
+
+    Pictures enter the decoder near the embeddings of the words for what they show, so that it has
+    them to match with the words of a question from the start.
+    """
+    filled = batch.kinds > 0
+    inputs = model.model.multi_modal_projector(seen[filled])
+    scores = F.linear(inputs, model.model.language_model.embed_tokens.weight).float()
+    kinds, colors = words[0][batch.kinds[filled]], words[1][batch.colors[filled].clamp(min=0)]
+    return -((kinds + colors) / 2 * scores.log_softmax(-1)).sum(-1).mean()
 
 
 @dataclass(frozen=True)
@@ -404,6 +436,7 @@ def main(
         processor = build_processor(corpus(1_000))
     tokenizer = processor.tokenizer
     user = tokenizer.convert_tokens_to_ids("<|user|>")
+    words = patch_words(tokenizer)
     model, heads = build_model(tokenizer), PatchHeads()
     model.set_attn_implementation("eager")  # CPU flash attention has a slow backward pass
     trained = nn.ModuleDict({"model": model, "heads": heads})
@@ -417,16 +450,21 @@ def main(
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         ask = fraction >= LOOK_FIRST
         easy, plain = (a + (b - a) * min(1.0, fraction / 0.5) for a, b in (EASY, PLAIN))
-        first = (seed << 40) + step * BATCH
-        batch = make_batch(first, BATCH, vae=vae, easy=easy, plain=plain, ask=ask)
+        first = (seed << 40) + step * LOOK_BATCH
+        if ask:
+            batch = make_batch(first, BATCH, vae=vae, easy=easy, plain=plain)
+        else:
+            batch = make_batch(first, LOOK_BATCH, ask=False)
         with autocast():
             seen = look(model, batch.pixels)
             patch = heads(seen, batch.kinds, batch.colors)
             packed = pack(tokenizer, batch.turns) if ask else None
             losses = answer_losses(model, seen, packed, user) if packed else {}
+            if packed:
+                losses["naming"] = naming_loss(model, seen, batch, words)
         total = patch * (PATCH_WEIGHT if ask else 1.0)
         for kind, value in losses.items():
-            total = total + WEIGHTS[kind] * value
+            total = total + WEIGHTS.get(kind, NAMING_WEIGHT) * value
         optimizer.zero_grad(set_to_none=True)
         total.backward()
         torch.nn.utils.clip_grad_norm_(trained.parameters(), 1.0)
