@@ -63,9 +63,9 @@ def embed(
 
 def build_head(width: int) -> nn.Sequential:
     """D - 64 - 1 with ReLU; starts at the middle of the scale."""
-    head = nn.Sequential(nn.Linear(width, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
-    nn.init.constant_(head[2].bias, 5.5)
-    return head
+    last = nn.Linear(HIDDEN, 1)
+    nn.init.constant_(last.bias, 5.5)
+    return nn.Sequential(nn.Linear(width, HIDDEN), nn.ReLU(), last)
 
 
 def predict(head: nn.Sequential, embedding: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def main(
         optimizer.step()
         return {"rmse": math.sqrt(float(loss.detach()))}
 
-    state = {"head": head, "optimizer": optimizer}
+    state: dict[str, Any] = {"head": head, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
         "emoji-aesthetic", step_fn, state, folder=out, budget=budget, resume=resume

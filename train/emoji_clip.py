@@ -54,7 +54,7 @@ FAMILIES, VARIANTS, TEXTS = 32, 3, 2
 PEAK_LR = 1e-3
 SIGMOID_WEIGHT = 0.5
 MAX_LOGIT_SCALE = math.log(100)
-VAE_SHARE = REDRAWN_SHARE = 0.1
+VAE_SHARE, REDRAWN_SHARE = 0.1, 0.05
 DEFAULT_MINUTES = 12.0
 # Small on purpose: all embedded weights together stay below 60 MB.
 WIDTH = EMBED_DIM = 128

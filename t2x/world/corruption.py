@@ -174,7 +174,8 @@ def partly_denoised(
         list(prompts), padding="max_length", max_length=limit, truncation=True, return_tensors="pt"
     ).input_ids
     states = pipeline.text_encoder(ids)[0]
-    x0 = vae.encode(pictures * 2 - 1).latent_dist.mode() * vae.config.scaling_factor
+    latent = vae.encode(pictures * 2 - 1).latent_dist.mode().float()
+    x0 = latent * vae.config.scaling_factor
     noise = torch.randn(x0.shape, generator=generator)
     level = sigma.view(-1, 1, 1, 1)
     x = torch.lerp(x0, noise, level.expand_as(x0))
@@ -182,6 +183,6 @@ def partly_denoised(
         now, after = level * (1 - step / steps), level * (1 - (step + 1) / steps)
         times = (now.flatten() * 1000).long().clamp(0, 999)
         flow = pipeline.unet(x, times, encoder_hidden_states=states).sample
-        x = x + (after - now) * flow
+        x = x + (after - now) * flow.float()
     decoded: Tensor = vae.decode(x / vae.config.scaling_factor).sample
     return (decoded.float() / 2 + 0.5).clamp(0, 1)

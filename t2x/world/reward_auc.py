@@ -51,12 +51,12 @@ def within_auc(scores: Tensor, labels: Tensor, groups: Sequence[int]) -> float:
     for index, group in enumerate(groups):
         rows[group].append(index)
     won = total = 0.0
-    for index in rows.values():
-        s, y = scores[index], labels[index].bool() & ~scores[index].isnan()
-        n = labels[index].logical_not() & ~s.isnan()
-        pairs = float(y.sum() * n.sum())
+    for members in rows.values():
+        s, y = scores[members], labels[members].bool()
+        known = ~s.isnan()
+        pairs = float((y & known).sum() * (~y & known).sum())
         if pairs:
-            won += auc(s, labels[index]) * pairs
+            won += auc(s, y) * pairs
             total += pairs
     return won / total if total else float("nan")
 

@@ -92,3 +92,18 @@ def test_euler_steps_of_a_known_flow() -> None:
     assert torch.allclose(out, x0, atol=1e-5)
     assert times[0] == [300, 900]
     assert len(times) == 3
+
+
+def test_a_stock_pipeline_redraws_under_autocast() -> None:
+    from t2x.testing import tiny_stable_diffusion
+    from t2x.world.training import autocast
+
+    pipeline = tiny_stable_diffusion()
+    pictures = torch.rand(3, 3, 64, 64, generator=generator())
+    with autocast():
+        out = partly_denoised(
+            pipeline, pictures, ["a", "b", "c"], generator(), sigma=torch.full((3,), 0.5)
+        )
+    assert out.shape == pictures.shape
+    assert out.dtype == torch.float32
+    assert not torch.equal(out[0], out[1])
