@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from t2x.world.training import (
     Budget,
     Ema,
+    Stateful,
     autocast,
     learning_rate,
     run_training,
@@ -53,7 +54,7 @@ def main(
         minutes = DEFAULT_MINUTES
     vae = load_vae(out)
     decoder = nn.ModuleDict({"decoder": vae.decoder, "post_quant_conv": vae.post_quant_conv})
-    decoder.requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    decoder.requires_grad_(True).to(memory_format=torch.channels_last)
     ema = Ema(decoder, 0.998)
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=PEAK_LR, weight_decay=1e-3)
 
@@ -80,7 +81,7 @@ def main(
         vae.save_pretrained(out / "vae")
         decoder.load_state_dict(live)
 
-    state = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
+    state: dict[str, Stateful] = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
         "emoji-decoder",

@@ -36,6 +36,7 @@ from t2x.world.tokenizer import MAX_TOKENS
 from t2x.world.training import (
     Budget,
     Ema,
+    Stateful,
     autocast,
     learning_rate,
     run_training,
@@ -220,7 +221,7 @@ def main(
     # CPU.
     unet.set_attn_processor(AttnProcessor())
     text_encoder.set_attn_implementation("eager")
-    unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    unet.to(memory_format=torch.channels_last)
     model = nn.ModuleDict({"unet": unet, "text_encoder": text_encoder})
     ema = Ema(model, 0.9995)
     optimizer = torch.optim.AdamW(
@@ -251,10 +252,17 @@ def main(
 
     def save(_: int) -> None:
         ema.copy_to(averaged)
-        parts = {"vae": vae, "tokenizer": tokenizer, "scheduler": flow_scheduler()}
-        save_pipeline(out / "pipeline", **dict(averaged.items()), **parts, settings=SETTINGS)  # type: ignore[arg-type]
+        save_pipeline(
+            out / "pipeline",
+            unet=averaged["unet"],
+            text_encoder=averaged["text_encoder"],
+            vae=vae,
+            tokenizer=tokenizer,
+            scheduler=flow_scheduler(),
+            settings=SETTINGS,
+        )
 
-    state = {"model": model, "ema": ema, "optimizer": optimizer}
+    state: dict[str, Stateful] = {"model": model, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
         "emoji-flow", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save

@@ -30,6 +30,7 @@ from t2x.world.prompts import training_prompts
 from t2x.world.training import (
     Budget,
     Ema,
+    Stateful,
     autocast,
     learning_rate,
     run_training,
@@ -189,7 +190,7 @@ def main(
     source, base = teacher_source(teacher)
     pipeline = StableDiffusionPipeline.from_pretrained(source, torch_dtype=torch.float32)
     pipeline.unet.requires_grad_(False).to(memory_format=torch.channels_last)
-    unet = student_unet(pipeline.unet).requires_grad_(True).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    unet = student_unet(pipeline.unet).requires_grad_(True).to(memory_format=torch.channels_last)
     ema = Ema(unet, 0.998)
     optimizer = torch.optim.AdamW(
         unet.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.0
@@ -228,7 +229,7 @@ def main(
         ema.copy_to(averaged)
         save_parts(out / "pipeline", averaged, base)
 
-    state = {"unet": unet, "ema": ema, "optimizer": optimizer}
+    state: dict[str, Stateful] = {"unet": unet, "ema": ema, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
         "emoji-flow-turbo",

@@ -23,6 +23,7 @@ from t2x.world.scene import CLASSES, COLORS
 from t2x.world.tokenizer import build_clip_tokenizer
 from t2x.world.training import (
     Budget,
+    Stateful,
     autocast,
     learning_rate,
     run_training,
@@ -111,7 +112,7 @@ def main(
         optimizer.step()
         return {"loss": loss.detach()}
 
-    state = {"model": model, "optimizer": optimizer}
+    state: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
     budget = Budget(steps, minutes)
     done, seconds = run_training(
         "emoji-text", step_fn, state, folder=out, budget=budget, resume=resume

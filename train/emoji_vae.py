@@ -118,7 +118,7 @@ def main(
     """Train and save to ``out``; return PSNR and latent statistics."""
     set_threads(threads)
     torch.manual_seed(seed)
-    vae = build_vae().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    vae = build_vae().to(memory_format=torch.channels_last)
     ema = Ema(vae, 0.998)
     optimizer = torch.optim.AdamW(vae.parameters(), lr=PEAK_LR, weight_decay=1e-3)
     if minutes is None and steps is None:

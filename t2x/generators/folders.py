@@ -90,12 +90,16 @@ def _load_part(folder: Path, dtype: torch.dtype) -> Any:
 
     path = next(folder / name for name in CONFIG_FILES if (folder / name).is_file())
     name = _read_object(path).get("_class_name")
-    kind = getattr(diffusers, name, None) if isinstance(name, str) else None
-    if isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin):
+    kind: Any = getattr(diffusers, name, None) if isinstance(name, str) else None
+    if _is_a(kind, diffusers.SchedulerMixin):
         return kind.from_pretrained(folder)
-    if isinstance(kind, type) and issubclass(kind, diffusers.ModelMixin):
+    if _is_a(kind, diffusers.ModelMixin):
         return kind.from_pretrained(folder, torch_dtype=dtype, use_safetensors=True)
     raise T2XError(f"{path} is of class {name!r}; allowed are models and schedulers of diffusers")
+
+
+def _is_a(kind: Any, parent: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, parent)
 
 
 def _read(folder: Path) -> dict[str, Any]:

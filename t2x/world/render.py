@@ -171,7 +171,8 @@ def sprite(cls: str, color: str | None, size: int) -> NDArray[np.float32]:
     )
     edge = np.clip(ring - alpha, 0, 1)[..., None] * _OUTLINE_STRENGTH
     out = small + edge * np.append(_OUTLINE, 1).astype(np.float32)
-    return np.clip(out, 0, 1).astype(np.float32)
+    clipped: NDArray[np.float32] = np.clip(out, 0, 1).astype(np.float32)
+    return clipped
 
 
 def render(placed: list[Placed], background: tuple[float, float, float]) -> NDArray[np.uint8]:

@@ -214,9 +214,7 @@ class RulesRewriter:
     """Rewriter that writes what it can parse in the dense style and leaves the rest unchanged."""
 
     model_id = "rules"
-
-    def __init__(self) -> None:
-        self.canonical = canonical_for("emoji")
+    canonical = staticmethod(canonical_for("emoji"))
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0

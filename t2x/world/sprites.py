@@ -45,8 +45,8 @@ def build_sheet(font_path: str) -> Image.Image:
 @lru_cache(maxsize=1)
 def load_sprites() -> dict[str, NDArray[np.float32]]:
     """Read the shipped sheet: class -> (64, 64, 4) float32 RGBA in [0, 1], not premultiplied."""
-    sheet = np.asarray(Image.open(_SHEET).convert("RGBA"), dtype=np.float32) / 255
-    sprites = {}
+    sheet = np.asarray(Image.open(_SHEET).convert("RGBA"), dtype=np.float32) / np.float32(255)
+    sprites: dict[str, NDArray[np.float32]] = {}
     for index, cls in enumerate(CLASSES):
         row, column = divmod(index, _COLUMNS)
         y, x = row * SPRITE_SIZE, column * SPRITE_SIZE

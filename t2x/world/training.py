@@ -27,6 +27,7 @@ from t2x.errors import T2XError
 __all__ = [
     "Budget",
     "Ema",
+    "Stateful",
     "autocast",
     "learning_rate",
     "run_training",

@@ -17,7 +17,6 @@ from PIL import Image
 from t2x.cli import run
 from t2x.errors import T2XError
 from t2x.evaluation.demo import EXAMPLES, FILES, pick_prompt, run_demo
-from t2x.generators.diffusion import DiffusionGenerator
 from t2x.media import from_pil
 from t2x.testing import FakeGenerator, FakeReward, FakeRewriter, tiny_stable_diffusion
 from t2x.types import Check, Rewrite

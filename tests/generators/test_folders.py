@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
+import huggingface_hub
 import pytest
 import torch
 
@@ -34,6 +36,11 @@ def save_parts(folder, pipeline, **settings):
     pipeline.unet.save_pretrained(folder / "unet")
     pipeline.scheduler.save_pretrained(folder / "scheduler")
     (folder / "t2x.json").write_text(json.dumps({**SETTINGS, **settings}))
+
+
+def header(count):
+    info = huggingface_hub.utils.TensorInfo("F32", [count], (0, 4 * count))
+    return SimpleNamespace(tensors={"w": info})
 
 
 def test_parts_and_base_make_one_pipeline(folders, student):
@@ -70,7 +77,7 @@ def test_the_revision_follows_both_folders(folders):
     assert revision(turbo).split("+")[0] == before.split("+")[0]
 
 
-def test_weights_of_both_are_counted_once(folders, student):
+def test_weights_of_both_are_counted_once(folders, student, monkeypatch):
     flow, turbo = folders
     rest = [part for name, part in student.components.items() if name in ("vae", "text_encoder")]
     modules = [student.unet, *rest]  # base and student differ in the UNet alone
@@ -78,7 +85,16 @@ def test_weights_of_both_are_counted_once(folders, student):
     assert weight_bytes(turbo) == 4 * count
     assert weight_bytes(turbo, dtype="fp16") == 2 * count
     assert weight_bytes(turbo) > weight_bytes(flow)  # its UNet has the guidance embedding
-    (turbo / "t2x.json").write_text('{"base": "owner/never-downloaded"}')
+    hub = {"unet/w.safetensors": 10, "vae/w.safetensors": 7}
+    api = huggingface_hub.HfApi
+    monkeypatch.setattr(api, "list_repo_files", lambda self, repository: [*hub, "README.md"])
+    monkeypatch.setattr(
+        api, "parse_safetensors_file_metadata", lambda self, repository, name: header(hub[name])
+    )
+    own = sum(p.numel() for p in student.unet.parameters())
+    (turbo / "t2x.json").write_text('{"base": "owner/model"}')
+    assert weight_bytes(turbo) == 4 * (own + 7)
+    monkeypatch.setattr(api, "list_repo_files", lambda self, repository: 1 / 0)
     assert weight_bytes(turbo) is None
 
 
