@@ -5,6 +5,7 @@ computes on a fixed number of threads.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,13 @@ def pytest_terminal_summary(
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every test in an empty folder, so that none writes into the checkout."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _own_threads() -> Iterator[None]:
+    """Undo what a test changes about torch's threads; tests without torch don't import it."""
+    yield
+    torch = sys.modules.get("torch")
+    number = int(os.environ["OMP_NUM_THREADS"].partition(",")[0])
+    if torch is not None and torch.get_num_threads() != number:
+        torch.set_num_threads(number)
