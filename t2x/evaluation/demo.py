@@ -35,7 +35,7 @@ EXAMPLES = (
     "a golden lorry, nothing else",
     "draw me a navy automobile under a pink kite",
     "a lilac bike and a navy kitten",
-    "the thing that tells the time, painted green, next to a laptop",
+    "a jade telly and a navy brolly",
     "an airplane flying over two ponies",
 )
 REWARDS = ("clip", "hps", "aesthetic", "vqa")
