@@ -149,3 +149,11 @@ def test_an_embedded_model_of_parts_needs_its_base(tmp_path, student, monkeypatc
     assert weights.require_model("emoji-flow-turbo") == turbo
     generator = DiffusionGenerator.from_pretrained(turbo, num_inference_steps=1)
     assert generator.generate(["a cat"], seeds=[0]).shape == (1, 3, 64, 64)
+
+
+def test_the_package_names_no_folder_of_the_machine_it_was_made_on():
+    """A recipe writes the path of its teacher; what is shipped must name an embedded model."""
+    folders = [weights.model_dir(name) for name in weights.EMBEDDED]
+    files = [folder / "t2x.json" for folder in folders if (folder / "t2x.json").is_file()]
+    bases = [json.loads(path.read_text()).get("base") for path in files]
+    assert {base for base in bases if base is not None} <= set(weights.EMBEDDED)
