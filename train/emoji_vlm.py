@@ -1,6 +1,6 @@
 """Train emoji-vlm, the world's vision-language model: a stock LlavaForConditionalGeneration.
 
-    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 80
+    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 90
 
 LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from
 scratch, on questions about pictures with answers from scene truth (``t2x.world.questions``). Each
@@ -53,13 +53,14 @@ WIDTH = 192
 PATCHES = 64
 ROW = 64  # places for questions in one row
 VOCABULARY = 2048
-DEFAULT_MINUTES = 80.0
+DEFAULT_MINUTES = 90.0
 LOOK_FIRST, LOOK_BATCH = 0.38, 64  # share of the budget in which the vision tower learns alone
-EASY = (0.5, 0.08)  # share of false texts about another scene altogether: early, from half time on
-PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds: early, from half time on
+HARD_FROM = 0.8  # share of the budget from which on the later of these two holds
+EASY = (0.5, 0.08)  # share of false texts about another scene altogether
+PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds
 WEIGHTS = {"verify": 1.0, "fault": 0.7, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 KINDS = tuple(WEIGHTS)
-PATCH_WEIGHT, NAMING_WEIGHT = 0.3, 0.5
+PATCH_WEIGHT, NAMING_WEIGHT = 0.3, 1.0
 THROUGH_VAE = 0.25
 MEASURED = 512  # pictures
 FRESH = 10**9  # number of the first picture that no training draws
@@ -307,7 +308,8 @@ def naming_loss(model: Any, seen: Tensor, batch: Batch, words: tuple[Tensor, Ten
     """
     filled = batch.kinds > 0
     inputs = model.model.multi_modal_projector(seen[filled])
-    scores = F.linear(inputs, model.model.language_model.embed_tokens.weight).float()
+    table = model.model.language_model.embed_tokens.weight
+    scores = 20 * F.linear(F.normalize(inputs, dim=-1), F.normalize(table, dim=-1)).float()
     kinds, colors = words[0][batch.kinds[filled]], words[1][batch.colors[filled].clamp(min=0)]
     return -((kinds + colors) / 2 * scores.log_softmax(-1)).sum(-1).mean()
 
@@ -449,7 +451,8 @@ def main(
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         ask = fraction >= LOOK_FIRST
-        easy, plain = (a + (b - a) * min(1.0, fraction / 0.5) for a, b in (EASY, PLAIN))
+        hard = min(1.0, max(0.0, fraction - LOOK_FIRST) / (HARD_FROM - LOOK_FIRST))
+        easy, plain = (a + (b - a) * hard for a, b in (EASY, PLAIN))
         first = (seed << 40) + step * LOOK_BATCH
         if ask:
             batch = make_batch(first, BATCH, vae=vae, easy=easy, plain=plain)
