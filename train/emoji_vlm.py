@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import (
     CLIPVisionConfig,
-    DynamicCache,
     LlavaConfig,
     LlavaForConditionalGeneration,
     LlavaImageProcessor,
@@ -33,6 +32,7 @@ from transformers import (
 )
 
 from t2x.world.corruption import corrupt, to_pictures, vae_round_trip
+from t2x.world.packing import KINDS, PATCHES, Packed, answer_states, look, pack
 from t2x.world.questions import Turn, sample_turns
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.shown import NAMELESS, draw_shown, patch_labels
@@ -50,8 +50,6 @@ from t2x.world.weights import model_dir
 BATCH = 16
 PEAK_LR = 1e-3
 WIDTH = 192
-PATCHES = 64
-ROW = 64  # places for questions in one row
 VOCABULARY = 2048
 DEFAULT_MINUTES = 90.0
 LOOK_FIRST, LOOK_BATCH = 0.38, 64  # share of the budget in which the vision tower learns alone
@@ -59,7 +57,6 @@ HARD_FROM = 0.8  # share of the budget from which on the later of these two hold
 EASY = (0.5, 0.08)  # share of false texts about another scene altogether
 PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds
 WEIGHTS = {"verify": 1.0, "fault": 0.7, "atomic": 0.7, "caption": 1.0, "text": 0.3}
-KINDS = tuple(WEIGHTS)
 PATCH_WEIGHT, NAMING_WEIGHT = 0.3, 1.0
 THROUGH_VAE = 0.25
 MEASURED = 512  # pictures
@@ -73,11 +70,6 @@ CHAT_TEMPLATE = (
     "{% if message['role'] != 'user' %}<|end|>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-
-
-def turn_text(turn: Turn) -> str:
-    """A turn as the chat template puts it behind the picture."""
-    return f"{turn.question}<|assistant|>{turn.answer}<|end|>"
 
 
 def corpus(count: int) -> Iterator[str]:
@@ -162,106 +154,6 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, width: int = WIDTH, layer
         tie_word_embeddings=True,
     )
     return LlavaForConditionalGeneration(config)
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Questions in R rows of S places, each row about one picture; it may hold several questions.
-
-    ``ids`` (R, S) int64; ``owner`` (R,): the picture's number in the batch; ``segment`` (R, S)
-    numbers the question among the picture's, -1 padding; ``place`` (R, S) counts inside it;
-    ``labels`` (R, S): the next token where it is part of an answer, else -100; ``kinds`` (R, S)
-    indexes ``KINDS`` there.
-    """
-
-    ids: Tensor
-    owner: Tensor
-    segment: Tensor
-    place: Tensor
-    labels: Tensor
-    kinds: Tensor
-
-
-Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
-
-
-def _columns(ids: list[int], number: int, turn: Turn, answer: int) -> Columns:
-    """One question as the five columns of a row."""
-    start = len(ids) - 1 - ids[::-1].index(answer)
-    kind = KINDS.index(turn.kind)
-    rest = KINDS.index("fault") if turn.kind == "verify" else kind  # what follows yes or no
-    kinds = [0] * start + [kind] + [rest] * (len(ids) - start - 2) + [0]
-    labels = [-100] * start + ids[start + 1 :] + [-100]
-    return ids, [number] * len(ids), list(range(len(ids))), labels, kinds
-
-
-def pack(tokenizer: PreTrainedTokenizerFast, turns: Sequence[Sequence[Turn]]) -> Packed:
-    """Lay the turns of each picture into rows of ``ROW`` places, longest first."""
-    texts = [turn_text(turn) for row in turns for turn in row]
-    encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
-    answer = tokenizer.convert_tokens_to_ids("<|assistant|>")
-    rows: list[Columns] = []
-    owner: list[int] = []
-    for picture, row in enumerate(turns):
-        parts = [_columns(next(encoded), number, turn, answer) for number, turn in enumerate(row)]
-        own: list[Columns] = []
-        for part in sorted(parts, key=lambda p: -len(p[0])):
-            fit = next((r for r in own if len(r[0]) + len(part[0]) <= ROW), None)
-            if fit is None:
-                own.append(part)
-            else:
-                for column, more in zip(fit, part, strict=True):
-                    column.extend(more)
-        rows += own
-        owner += [picture] * len(own)
-    length = max(len(columns[0]) for columns in rows)
-    fills = (tokenizer.pad_token_id, -1, 0, -100, 0)
-    ids, *others = (
-        torch.tensor([columns[i] + [fill] * (length - len(columns[i])) for columns in rows])
-        for i, fill in enumerate(fills)
-    )
-    return Packed(ids, torch.tensor(owner), *others)
-
-
-def packed_mask(segment: Tensor) -> Tensor:
-    """What may see what: (R, 1, S, P + S), 0 or -inf, P the user token and the picture, which
-    every place sees.
-    """
-    rows, length = segment.shape
-    same = segment.unsqueeze(1) == segment.unsqueeze(2)  # (R, query, key)
-    own = same & torch.ones(length, length, dtype=torch.bool).tril()
-    seen = torch.cat([torch.ones(rows, length, PATCHES + 1, dtype=torch.bool), own], 2)
-    return torch.zeros(seen.shape).masked_fill_(~seen, -torch.inf).unsqueeze(1)
-
-
-def look(model: Any, pixels: Tensor) -> Tensor:
-    """What the vision tower says of each patch: pictures (N, 3, 64, 64) in [0, 1] to (N, 64, D)."""
-    hidden: Tensor = model.model.vision_tower(pixels * 2 - 1).last_hidden_state[:, 1:]
-    return hidden
-
-
-def answer_states(model: Any, seen: Tensor, packed: Packed, user: int) -> Tensor:
-    """Last hidden states of the decoder at the places of ``packed``: (R, S, D).
-
-    The picture goes through the decoder once; its keys and values are handed to each of its rows.
-    """
-    core = model.model
-    decoder = core.language_model
-    n = len(seen)
-    start = decoder.embed_tokens(torch.full((n, 1), user))
-    picture = torch.cat([start, core.multi_modal_projector(seen)], 1)
-    ahead = torch.arange(PATCHES + 1).unsqueeze(0)
-    cache = DynamicCache(config=decoder.config)
-    # Positional: the fourth argument is the cache, whose name changed between releases.
-    decoder(None, None, ahead, cache, inputs_embeds=picture, use_cache=True)
-    cache.batch_select_indices(packed.owner)
-    mask = {"full_attention": packed_mask(packed.segment)}
-    inputs = decoder.embed_tokens(packed.ids)
-    positions = packed.place + PATCHES + 1
-    hidden: Tensor = decoder(
-        None, mask, positions, cache, inputs_embeds=inputs, use_cache=True
-    ).last_hidden_state
-    return hidden
 
 
 class PatchHeads(nn.Module):

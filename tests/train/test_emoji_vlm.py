@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from t2x.world.packing import turn_text
 from t2x.world.questions import Turn, sample_turns
 from t2x.world.shown import draw_shown
 
@@ -42,7 +43,7 @@ def test_every_question_is_trained_as_if_it_stood_alone(parts: tuple[Any, Any]) 
         logits = model.lm_head(states)
         for i, row in enumerate(turns):
             for j, turn in enumerate(row):
-                text = f"<|user|><image>{emoji_vlm.turn_text(turn)}"
+                text = f"<|user|><image>{turn_text(turn)}"
                 inputs = processor(
                     text=[text], images=[pixels[i]], do_rescale=False, return_tensors="pt"
                 )
@@ -70,7 +71,7 @@ def test_chat_template_writes_what_training_reads(parts: tuple[Any, Any]) -> Non
     content = [{"type": "image"}, {"type": "text", "text": turn.question}]
     messages = [{"role": "user", "content": content}, {"role": "assistant", "content": turn.answer}]
     text = parts[1].apply_chat_template(messages, tokenize=False)
-    assert text == f"<|user|><image>{emoji_vlm.turn_text(turn)}"
+    assert text == f"<|user|><image>{turn_text(turn)}"
     question = parts[1].apply_chat_template(
         messages[:1], tokenize=False, add_generation_prompt=True
     )
@@ -83,6 +84,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
     corpus = emoji_vlm.corpus
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emoji_vlm, "BATCH", 2)
+        patch.setattr(emoji_vlm, "LOOK_BATCH", 2)
         patch.setattr(emoji_vlm, "MEASURED", 8)
         patch.setattr(emoji_vlm, "LOOK_FIRST", 0.4)
         patch.setattr(emoji_vlm, "corpus", lambda count: corpus(min(count, 20)))
