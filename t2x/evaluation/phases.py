@@ -134,9 +134,10 @@ def score_phase(
     source: str | RewardModel, prompt: str, media: Media, num: int, steps: Steps
 ) -> RewardColumn:
     """Load, score every picture against the user's own words, let go."""
+    from t2x.generators.loading import quiet
     from t2x.generators.memory import release_memory
 
-    with steps.phase("score", f"scoring with {name_of(source)}"):
+    with steps.phase("score", f"scoring with {name_of(source)}"), quiet():
         try:
             column = _measure(source, prompt, media, num)
         except (T2XError, OSError) as error:

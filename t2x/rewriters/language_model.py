@@ -354,8 +354,15 @@ def _best_device() -> str:
 
 def _load(source: str, device: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
 
     options = {key: value for key, value in options.items() if value is not None}
     tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    had_bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
+    try:
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    finally:
+        if had_bar:
+            transformers_logging.enable_progress_bar()
     return model.to(device), tokenizer
