@@ -223,6 +223,13 @@ def test_world_train_passes_its_options_on(t2x, monkeypatch):
     assert Path("runs/emoji-test").is_dir()
 
 
+def test_world_train_refuses_a_start_for_a_recipe_without_one(t2x, monkeypatch):
+    monkeypatch.setitem(registry.COMMANDS, "emoji-test", "fakes:trainer")
+    code, _, err = t2x("world", "train", "emoji-test", "--start", "somewhere")
+    assert code == 1 and "emoji-test is trained from nothing" in err
+    assert not Path("runs").exists()
+
+
 def test_world_eval_prints_every_arm_and_task(t2x):
     """Pictures of one colour hold no object, so every arm scores 0 and no distance is closed."""
     arguments = ("--arm", "raw,rules,dense", "--n", 12, "--seed", 7)

@@ -188,9 +188,10 @@ def load_vae(out: Path) -> AutoencoderKL:
     )
 
 
-def load_text_encoder(out: Path) -> tuple[CLIPTextModel, CLIPTokenizer]:
-    """Take the text encoder pre-trained beside ``out``, or the embedded model's."""
-    for folder in (out.parent / "emoji-text", model_dir("emoji-flow")):
+def load_text_encoder(out: Path, start: Path | None = None) -> tuple[CLIPTextModel, CLIPTokenizer]:
+    """Take the text encoder of ``start``, the one pre-trained beside ``out``, or the embedded."""
+    folders = (start,) if start else (out.parent / "emoji-text", model_dir("emoji-flow"))
+    for folder in folders:
         if (folder / "text_encoder" / "config.json").exists():
             encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
             return encoder, CLIPTokenizer.from_pretrained(folder / "tokenizer")
@@ -207,16 +208,26 @@ def main(
     seed: int = 0,
     resume: bool = True,
     threads: int | None = None,
+    start: Path | None = None,
 ) -> dict[str, float]:
     """Train and save the pipeline to ``out/pipeline`` at every checkpoint; return steps and
-    seconds."""
+    seconds.
+
+    ``start`` is the folder of a pipeline to train further, such as the embedded emoji-flow.
+    """
     set_threads(threads)
     torch.manual_seed(seed)
     if minutes is None and steps is None:
         minutes = DEFAULT_MINUTES
     vae = load_vae(out)
-    text_encoder, tokenizer = load_text_encoder(out)
+    text_encoder, tokenizer = load_text_encoder(out, start)
     unet = build_unet()
+    if start:
+        unet.load_state_dict(
+            UNet2DConditionModel.from_pretrained(
+                start / "unet", torch_dtype=torch.float32
+            ).state_dict()
+        )
     # Plain attention: at these sizes the fused kernel's backward pass takes a fifth of a step on a
     # CPU.
     unet.set_attn_processor(AttnProcessor())

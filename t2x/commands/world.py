@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from t2x.commands.console import note, print_json, print_table, progress, split_names
+from t2x.errors import T2XError
 
 __all__ = ["world"]
 
@@ -27,15 +29,23 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option(help="Go on from a checkpoint in --out.")] = True,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Model to train further, for recipes that fine-tune one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train one embedded model on this computer, and print the metrics that its card states."""
     from t2x.registry import load_trainer
 
     folder = Path("runs") / name if out is None else out
-    metrics = load_trainer(name)(
-        out=folder, minutes=minutes, steps=steps, seed=seed, resume=resume, threads=threads
-    )
+    trainer = load_trainer(name)
+    options = {"minutes": minutes, "steps": steps, "seed": seed, "resume": resume}
+    options |= {"threads": threads, "out": folder}
+    if start is not None:
+        if "start" not in signature(trainer).parameters:
+            raise T2XError(f"{name} is trained from nothing; leave --start {start} out")
+        options["start"] = start
+    metrics = trainer(**options)
     if as_json:
         print_json({"name": name, "out": folder, "metrics": metrics})
     else:

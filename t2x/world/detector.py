@@ -80,7 +80,7 @@ def _difference(picture: NDArray[np.uint8]) -> Array:
 _REGION = 9  # pixels within which proposals compete
 _PER_REGION = 6
 _FAR_BEHIND = 0.15
-_MAX_PROPOSALS = 28
+_MAX_PROPOSALS = 16
 _MIN_PROPOSAL = 0.45
 
 
@@ -159,6 +159,13 @@ def _near(a: Detection, b: Detection) -> bool:
 _PAD = 32
 _MIN_GAIN_SHARE = 0.03  # of the picture's energy
 _MIN_SCORE = 0.82
+_MIN_SCORE_WHITE = 0.7
+
+
+def _min_score(d: Detection) -> float:
+    """White objects are little but an outline on a light background, and match less well."""
+    white = d.color == "white" or (d.color is None and d.cls == "sheep")
+    return _MIN_SCORE_WHITE if white else _MIN_SCORE
 
 
 def _window(padded: Array, x: int, y: int, size: int, reach: int = 0) -> Array:
@@ -244,7 +251,7 @@ def _pursue(
     rest = padded
     while len(chosen) <= MAX_OBJECTS + 1:
         gains = {d: gain for d in pool if (gain := _gain(rest, d)) > least}
-        scores = {d: score for d in gains if (score := _score(rest, d)) > _MIN_SCORE}
+        scores = {d: score for d in gains if (score := _score(rest, d)) > _min_score(d)}
         if not scores:
             break
         best = max(scores, key=(scores if by_score else gains).__getitem__)
@@ -261,15 +268,29 @@ def _choose(padded: Array, candidates: Sequence[Detection]) -> tuple[list[Detect
 
 
 _LEFTOVER = 0.2
-_MAX_LEFTOVER = 60  # pixels
+_SLACK = 2  # pixels by which an object's outline may stray
+_MAX_LEFTOVER = 45  # pixels
+
+
+def _spread(mask: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
+    """Dilate by a square that reaches ``reach`` pixels to each side."""
+    for axis in (0, 1):
+        shifts = [np.roll(mask, k, axis) for k in range(-reach, reach + 1)]
+        mask = np.logical_or.reduce(shifts)
+    return mask
 
 
 def _leftover(rest: Array, chosen: Sequence[Detection]) -> Detection | None:
-    """An unknown object, where enough pixels stand out and no chosen object explains them."""
+    """An unknown object, where enough pixels stand out and no chosen object explains them.
+
+    A stray outline of a deformed object is thin or near it, and is none.
+    """
     mask = np.abs(rest).max(axis=-1) > _LEFTOVER
     for d in chosen:
-        window = _window(mask[..., None], d.x, d.y, d.size)
-        window[support(d.cls, d.color, d.size)] = False
+        window = _window(mask[..., None], d.x, d.y, d.size, _SLACK)
+        near = _spread(np.pad(support(d.cls, d.color, d.size), _SLACK), _SLACK)
+        window[near] = False
+    mask = _spread(~_spread(~mask, 1), 1)
     area = int(mask.sum())
     if area <= _MAX_LEFTOVER:
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from diffusers import StableDiffusionPipeline
+from safetensors.torch import load_file
 
 from t2x.generators import DiffusionGenerator
 from t2x.world.render import Placed
@@ -72,6 +73,20 @@ def test_flow_run_saves_a_stock_pipeline(trained: Path) -> None:
     weights = sorted(p.name for p in trained.rglob("*.safetensors"))
     assert len(weights) == 3
     assert (trained / "t2x.json").exists()
+
+
+def test_a_run_goes_on_from_the_weights_of_another(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no learning rate the weights stay those of ``start``, up to half precision."""
+    monkeypatch.setattr(emoji_flow, "BATCH", 4)
+    monkeypatch.setattr(emoji_flow, "PEAK_LR", 0.0)
+    monkeypatch.setattr(emoji_flow, "load_vae", lambda out: emoji_vae.build_vae())
+    emoji_flow.main(out=tmp_path, steps=1, start=trained)
+    for part in ("unet", "text_encoder"):
+        (name,) = (p.name for p in (trained / part).glob("*.safetensors"))
+        old, new = load_file(trained / part / name), load_file(tmp_path / "pipeline" / part / name)
+        assert all(torch.allclose(old[k], new[k], atol=1e-3) for k in old)
 
 
 def test_student_starts_as_its_teacher_without_guidance(trained: Path) -> None:
