@@ -237,7 +237,9 @@ def near_miss(shown: Shown, rng: random.Random, *, held_out: bool = False) -> tu
     while True:
         scene, name = perturb(shown.scene, rng, held_out=held_out)
         missed = show(scene, rng, held_out=held_out)
-        same = Counter(p.cls for p in missed.placed) == Counter(p.cls for p in shown.placed)
+        told = Counter(g.cls for g in scene.groups for _ in range(g.count))
+        # A picture may show other objects than its scene tells: then there is nothing to keep.
+        same = told == Counter(p.cls for p in shown.placed)
         if same and name in ("recolor", "swap colors") and rng.random() < 0.7:
             missed = _in_place(shown, scene, rng)
         if satisfies(shown.scene, missed.placed) is False:
