@@ -108,3 +108,14 @@ def test_preferences_are_fixed_by_their_number_and_true() -> None:
             assert satisfies(pair.chosen.scene, pair.chosen.placed) is True
             assert satisfies(pair.chosen.scene, pair.rejected.placed) is False
     assert {"corrupted", "several changes", "flip", "recount"} <= reasons
+
+
+def test_near_misses_of_near_misses_are_wrong_and_whole() -> None:
+    """A chain of misses never fails, and each picture breaks the scene that it came from."""
+    rng = random.Random(4)
+    for _ in range(150):
+        shown = show(training_scene(rng), rng)
+        for _ in range(3):
+            missed, _name = near_miss(shown, rng)
+            assert satisfies(shown.scene, missed.placed) is False
+            shown = missed
