@@ -80,7 +80,7 @@ def _difference(picture: NDArray[np.uint8]) -> Array:
 _REGION = 9  # pixels within which proposals compete
 _PER_REGION = 6
 _FAR_BEHIND = 0.15
-_MAX_PROPOSALS = 16
+_MAX_PROPOSALS = 28
 _MIN_PROPOSAL = 0.45
 
 
