@@ -162,10 +162,13 @@ _MIN_SCORE = 0.82
 _MIN_SCORE_WHITE = 0.7
 
 
+def _is_white(d: Detection) -> bool:
+    return d.color == "white" or (d.color is None and d.cls == "sheep")
+
+
 def _min_score(d: Detection) -> float:
     """White objects are little but an outline on a light background, and match less well."""
-    white = d.color == "white" or (d.color is None and d.cls == "sheep")
-    return _MIN_SCORE_WHITE if white else _MIN_SCORE
+    return _MIN_SCORE_WHITE if _is_white(d) else _MIN_SCORE
 
 
 def _window(padded: Array, x: int, y: int, size: int, reach: int = 0) -> Array:
@@ -267,6 +270,35 @@ def _choose(padded: Array, candidates: Sequence[Detection]) -> tuple[list[Detect
     return min(explanations, key=lambda pair: float(np.square(pair[1]).sum()))
 
 
+_MIN_DETAIL = 0.24
+_MARGIN = 3  # pixels around a template that its detail is compared with
+
+
+def _detail(picture: Array) -> Array:
+    """What three blurs take away."""
+    smooth = picture
+    for _ in range(3):
+        smooth = blur(smooth)
+    return picture - smooth
+
+
+def _named(padded: Array, d: Detection) -> Detection:
+    """``d``, or an unknown object where only the coarse colours fit, as in a mosaic.
+
+    Details are compared by cosine, at best within one pixel. White objects have too few.
+    """
+    if _is_white(d):
+        return d
+    margin = ((_MARGIN, _MARGIN), (_MARGIN, _MARGIN), (0, 0))
+    own = _detail(np.pad(template(d.cls, d.color, d.size), margin))
+    seen = _detail(_window(padded, d.x, d.y, d.size, _MARGIN + 1))
+    views = np.lib.stride_tricks.sliding_window_view
+    products = np.tensordot(views(seen, own.shape[:2], (0, 1)), own.transpose(2, 0, 1), axes=3)
+    power = views(np.square(seen).sum(axis=-1), own.shape[:2]).sum(axis=(2, 3))
+    cosine = products / np.sqrt(power * float(np.square(own).sum()) + 1e-9)
+    return d if cosine.max() >= _MIN_DETAIL else replace(d, cls=UNKNOWN, color=None)
+
+
 _LEFTOVER = 0.2
 _SLACK = 2  # pixels by which an object's outline may stray
 _MAX_LEFTOVER = 45  # pixels
@@ -310,4 +342,5 @@ def detect(picture: NDArray[np.uint8]) -> list[Detection]:
     candidates = [_refine(padded, d) for d in _propose(difference)]
     chosen, rest = _choose(padded, candidates)
     unknown = _leftover(rest, chosen)
-    return chosen if unknown is None else [*chosen, unknown]
+    found = [_named(padded, d) for d in chosen]
+    return found if unknown is None else [*found, unknown]
