@@ -300,7 +300,7 @@ def _named(padded: Array, d: Detection) -> Detection:
 
 
 _LEFTOVER = 0.2
-_SLACK = 2  # pixels by which an object's outline may stray
+_SLACK = 1  # pixels by which an outline may stray
 _MAX_LEFTOVER = 45  # pixels
 
 

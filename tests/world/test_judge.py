@@ -14,8 +14,9 @@ from PIL import Image, ImageFilter
 from t2x.world.judge import Detection, Judge, color_matches, detect, judge_pictures
 from t2x.world.render import Placed, layout, light_background, render, render_scene
 from t2x.world.scene import TASKS, Group, Scene, sample_scene
+from t2x.world.weights import model_dir
 
-NUM_SCENES = 120
+NUM_SCENES = 100
 
 
 def degrade(picture: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
@@ -54,7 +55,7 @@ def is_exact(placed: list[Placed], found: list[Detection]) -> bool:
     return not rest
 
 
-@pytest.mark.parametrize(("hard", "bar"), [(False, 0.985), (True, 0.97)])
+@pytest.mark.parametrize(("hard", "bar"), [(False, 0.99), (True, 0.97)])
 def test_recovers_renders(scenes: list[Scene], hard: bool, bar: float) -> None:
     exact = 0
     for seed, scene in enumerate(scenes):
@@ -63,6 +64,25 @@ def test_recovers_renders(scenes: list[Scene], hard: bool, bar: float) -> None:
         picture = render(placed, light_background(rng))
         exact += is_exact(placed, detect(degrade(picture, seed) if hard else picture))
     assert exact >= bar * len(scenes)
+
+
+def test_recovers_renders_after_vae(scenes: list[Scene]) -> None:
+    """Blur, noise and the generator's own autoencoder leave at least 97 % of scenes right."""
+    vae = model_dir("emoji-flow") / "vae"
+    if not (vae / "config.json").exists():
+        pytest.skip("emoji-flow isn't embedded here")
+    torch, diffusers = pytest.importorskip("torch"), pytest.importorskip("diffusers")
+    model = diffusers.AutoencoderKL.from_pretrained(vae).eval()
+    rng = np.random.default_rng(0)
+    pictures = []
+    for seed, scene in enumerate(scenes):
+        image = Image.fromarray(render_scene(scene, seed)).filter(ImageFilter.GaussianBlur(0.7))
+        pictures.append((np.asarray(image) / 255 + rng.normal(0, 0.03, (64, 64, 3))).clip(0, 1))
+    batch = torch.tensor(np.stack(pictures), dtype=torch.float32).permute(0, 3, 1, 2) * 2 - 1
+    with torch.no_grad():
+        out = model.decode(model.encode(batch).latent_dist.mode()).sample
+    verdicts = judge_pictures(scenes, (out / 2 + 0.5).clamp(0, 1))
+    assert np.mean([v.correct for v in verdicts]) >= 0.97
 
 
 def test_shuffled_prompts_fail(scenes: list[Scene]) -> None:
