@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ def train(
 
     folder = Path("runs") / name if out is None else out
     trainer = load_trainer(name)
-    options = {"minutes": minutes, "steps": steps, "seed": seed, "resume": resume}
+    options: dict[str, Any] = {"minutes": minutes, "steps": steps, "seed": seed, "resume": resume}
     options |= {"threads": threads, "out": folder}
     if start is not None:
         if "start" not in signature(trainer).parameters:
