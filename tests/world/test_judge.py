@@ -8,13 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
+from diffusers import AutoencoderKL
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from t2x.world.judge import Detection, Judge, color_matches, detect, judge_pictures
 from t2x.world.render import Placed, layout, light_background, render, render_scene
 from t2x.world.scene import TASKS, Group, Scene, sample_scene
-from t2x.world.weights import model_dir
+from t2x.world.weights import require_model
 
 NUM_SCENES = 100
 
@@ -68,11 +70,8 @@ def test_recovers_renders(scenes: list[Scene], hard: bool, bar: float) -> None:
 
 def test_recovers_renders_after_vae(scenes: list[Scene]) -> None:
     """Blur, noise and the generator's own autoencoder leave at least 97 % of scenes right."""
-    vae = model_dir("emoji-flow") / "vae"
-    if not (vae / "config.json").exists():
-        pytest.skip("emoji-flow isn't embedded here")
-    torch, diffusers = pytest.importorskip("torch"), pytest.importorskip("diffusers")
-    model = diffusers.AutoencoderKL.from_pretrained(vae).eval()
+    vae = require_model("emoji-flow") / "vae"
+    model = AutoencoderKL.from_pretrained(vae, torch_dtype=torch.float32).eval()
     rng = np.random.default_rng(0)
     pictures = []
     for seed, scene in enumerate(scenes):
