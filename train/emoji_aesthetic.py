@@ -26,7 +26,14 @@ from t2x.scoring.clip_encoder import ClipEncoder, load_clip
 from t2x.world.captions import sample_pair
 from t2x.world.corruption import corrupt, to_pictures
 from t2x.world.reward_auc import auc
-from t2x.world.training import Budget, learning_rate, run_training, set_learning_rate, set_threads
+from t2x.world.training import (
+    Budget,
+    descend,
+    learning_rate,
+    run_training,
+    set_threads,
+    write_metrics,
+)
 from t2x.world.weights import require_model
 
 from .emoji_clip import VAE_SHARE, build_optimizer, load_drawer
@@ -111,8 +118,6 @@ def main(
     return errors on fresh pictures.
     """
     set_threads(threads)
-    if minutes is None and steps is None:
-        steps = DEFAULT_STEPS
     clip = load_clip(encoder or require_model("emoji-clip"))
     pipeline = load_drawer(drawer)
     autoencoder = pipeline.vae if pipeline is not None else None
@@ -122,22 +127,18 @@ def main(
     optimizer = build_optimizer(list(head.parameters()), PEAK_LR)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         generator = torch.Generator().manual_seed((seed << 32) + step)
         rows = torch.randint(len(data), (min(BATCH, len(data)),), generator=generator)
         loss = (predict(head, data[rows]) - ratings[rows]).square().mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         return {"rmse": math.sqrt(float(loss.detach()))}
 
     state: dict[str, Any] = {"head": head, "optimizer": optimizer}
-    budget = Budget(steps, minutes)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
         "emoji-aesthetic", step_fn, state, folder=out, budget=budget, resume=resume
     )
     save_head(head, out / "model")
     metrics = measure(head, *embed(clip, seed << 24, HELD_OUT, vae=autoencoder))
     metrics |= {"steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)

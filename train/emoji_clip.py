@@ -41,10 +41,11 @@ from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 from t2x.world.weights import is_present, model_dir
 
@@ -279,8 +280,6 @@ def main(
     """
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
     tokenizer, pipeline = build_tokenizer(), load_drawer(drawer)
     config = build_config(tokenizer)
     model, averaged = build_clip(config), build_clip(config)
@@ -289,16 +288,12 @@ def main(
     optimizer = build_optimizer([*model.parameters(), *aux.parameters()], PEAK_LR)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         easy = 0.5 if fraction < 0.15 else 0.0
         batch = draw_batch((seed << 32) + step, tokenizer, easy=easy, drawer=pipeline)
         cos = cosines(model, batch)
         loss = contrastive_loss(cos, model.logit_scale.exp(), batch)
         within = family_loss(cos, aux, batch)
-        optimizer.zero_grad(set_to_none=True)
-        (loss + SIGMOID_WEIGHT * within).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        descend(loss + SIGMOID_WEIGHT * within, optimizer, learning_rate(fraction, PEAK_LR))
         with torch.no_grad():
             model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)
         ema.update(model)
@@ -314,14 +309,12 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget(steps, minutes),
+        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
         resume=resume,
         on_checkpoint=save,
     )
-    save(done)
     metrics = near_miss_metrics(str(out / "model")) | {"steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)
 
 
 def _accuracy(cos: Tensor, batch: Batch) -> Tensor:

@@ -10,7 +10,6 @@ and the decoder must bear it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from t2x.world.training import (
     Ema,
     Stateful,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 
 from .emoji_flow import load_vae
@@ -50,8 +50,6 @@ def main(
     statistics."""
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
     vae = load_vae(out)
     decoder = nn.ModuleDict({"decoder": vae.decoder, "post_quant_conv": vae.post_quant_conv})
     decoder.requires_grad_(True).to(memory_format=torch.channels_last)
@@ -59,7 +57,6 @@ def main(
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=PEAK_LR, weight_decay=1e-3)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         generator = torch.Generator().manual_seed((seed << 32) + step)
         x = picture_batch((seed << 32) + 3 * 10**8 + step * BATCH, BATCH)
         with autocast():
@@ -68,10 +65,7 @@ def main(
             level = MAX_NOISE * torch.rand(BATCH, 1, 1, 1, generator=generator)
             y = vae.decode(z + level * torch.randn(z.shape, generator=generator)).sample
         loss = reconstruction_loss(x, y.float()).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
-        optimizer.step()
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(decoder)
         return {"loss": loss.detach()}
 
@@ -82,7 +76,7 @@ def main(
         decoder.load_state_dict(live)
 
     state: dict[str, Stateful] = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
-    budget = Budget(steps, minutes)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     done, seconds = run_training(
         "emoji-decoder",
         step_fn,
@@ -92,8 +86,6 @@ def main(
         resume=resume,
         on_checkpoint=save,
     )
-    save(done)
     ema.copy_to(decoder)
     metrics = {**measure(vae), "steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)

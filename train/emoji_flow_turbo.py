@@ -32,10 +32,11 @@ from t2x.world.training import (
     Ema,
     Stateful,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 from t2x.world.weights import model_dir
 
@@ -185,8 +186,6 @@ def main(
     ``out/pipeline``."""
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
     source, base = teacher_source(teacher)
     pipeline = StableDiffusionPipeline.from_pretrained(source, torch_dtype=torch.float32)
     pipeline.unet.requires_grad_(False).to(memory_format=torch.channels_last)
@@ -200,7 +199,6 @@ def main(
     sigmas = sigmas_of(STUDENT_STEPS)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         # New paths are walked until a third of the budget is spent on them, then old ones are met
         # again.
         if fraction < 0.35:
@@ -216,10 +214,7 @@ def main(
         with autocast():
             v = unet(x, (sigmas[k] * 1000).long(), hidden, timestep_cond=condition).sample
         loss = (v.float() - target).pow(2).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(unet.parameters(), 1.0)
-        optimizer.step()
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(unet)
         return {"loss": loss.detach(), "paths": float(pool.known)}
 
@@ -230,7 +225,7 @@ def main(
         save_parts(out / "pipeline", averaged, base)
 
     state: dict[str, Stateful] = {"unet": unet, "ema": ema, "optimizer": optimizer}
-    budget = Budget(steps, minutes)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     done, seconds = run_training(
         "emoji-flow-turbo",
         step_fn,
@@ -240,7 +235,7 @@ def main(
         resume=resume,
         on_checkpoint=save,
     )
-    save(done)
     pool.known = pool.size - 4 * TRAJECTORY_BATCH
     pool.ensure(pool.size)
-    return {"steps": done, "seconds": seconds, "endpoint_mse": endpoint_error(pool, averaged, 64)}
+    error = endpoint_error(pool, averaged, 64)
+    return write_metrics(out, {"steps": done, "seconds": seconds, "endpoint_mse": error})

@@ -30,10 +30,11 @@ from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 from t2x.world.weights import require_model
 
@@ -104,8 +105,6 @@ def main(
 
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
     folder = start or require_model("emoji-clip")
     config = json.loads((folder / "open_clip_config.json").read_text())
     tokenizer, pipeline = AutoTokenizer.from_pretrained(folder), load_drawer(drawer)
@@ -115,15 +114,11 @@ def main(
     optimizer = build_optimizer(list(model.parameters()), PEAK_LR)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR, warmup=0.05))
         batch = draw_pairs((seed << 40) + step * PAIRS, tokenizer, drawer=pipeline)
         scores = preference_scores(model, *batch)
         wanted = torch.tensor([1.0, 0.0]).expand_as(scores)
         loss = hps_preference_loss(scores, wanted).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR, warmup=0.05))
         with torch.no_grad():
             model.logit_scale.clamp_(0, MAX_LOGIT_SCALE)
         ema.update(model)
@@ -140,12 +135,10 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget(steps, minutes),
+        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
         resume=resume,
         on_checkpoint=save,
     )
-    save(done)
     metrics = {"preference": preference_accuracy(averaged, tokenizer)}
     metrics |= near_miss_metrics(str(out / "model")) | {"steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)

@@ -36,9 +36,11 @@ from t2x.world.teacher import teacher_pair, teaching_prompt
 from t2x.world.training import (
     Budget,
     Ema,
+    descend,
     learning_rate,
     run_training,
     set_threads,
+    write_metrics,
 )
 from t2x.world.weights import require_model
 
@@ -48,7 +50,6 @@ from .emoji_lm import (
     build_optimizer,
     encode_turns,
     language_loss,
-    optimiser_step,
     save_half,
 )
 
@@ -139,8 +140,6 @@ def main(
     ``curve.jsonl`` holds the validation score at every checkpoint.
     """
     set_threads(threads)
-    if minutes is None and steps is None:
-        steps = DEFAULT_STEPS
     model, tokenizer = _load_start(start or require_model("emoji-lm"))
     averaged, _ = _load_start(start or require_model("emoji-lm"))
     ema = Ema(model, 0.998)
@@ -154,7 +153,7 @@ def main(
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         model.train()
         loss = language_loss(model, *batches[step])
-        optimiser_step(model, optimizer, loss, learning_rate(fraction, PEAK_LR))
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(model)
         return {"loss": loss.detach()}
 
@@ -172,16 +171,14 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget(steps, minutes),
+        budget=Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS)),
         resume=resume,
         on_checkpoint=on_checkpoint,
     )
-    on_checkpoint(done)
     ema.copy_to(model)
     save_rewriter(model, tokenizer, out / "model")
     metrics = final_metrics(model, tokenizer) | {"steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)
 
 
 def final_metrics(

@@ -25,10 +25,11 @@ from t2x.world.training import (
     Budget,
     Stateful,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 
 from .emoji_flow import WIDTH, build_text_encoder, tokenize
@@ -84,8 +85,6 @@ def main(
     right on fresh captions."""
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        steps = DEFAULT_STEPS
     tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(4_000))
     encoder = build_text_encoder(len(tokenizer))
     encoder.set_attn_implementation("eager")
@@ -100,20 +99,16 @@ def main(
         return logits[0].float(), logits[1].float(), cls, color
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         of_class, of_color, cls, color = read((seed << 32) + step * BATCH)
         loss = nn.functional.cross_entropy(of_class.flatten(0, 1), cls.flatten())
         loss = loss + nn.functional.cross_entropy(
             of_color.flatten(0, 1), color.flatten(), ignore_index=ABSENT
         )
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         return {"loss": loss.detach()}
 
     state: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
-    budget = Budget(steps, minutes)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
         "emoji-text", step_fn, state, folder=out, budget=budget, resume=resume
     )
@@ -122,9 +117,10 @@ def main(
     full = cls > 0
     encoder.save_pretrained(out / "text_encoder")
     tokenizer.save_pretrained(out / "tokenizer")
-    return {
+    metrics = {
         "slot_class": float((of_class.argmax(-1) == cls)[full].float().mean()),
         "slot_color": float((of_color.argmax(-1) == color)[full].float().mean()),
         "steps": done,
         "seconds": seconds,
     }
+    return write_metrics(out, metrics)

@@ -13,7 +13,6 @@ the factor is 1.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,10 +25,11 @@ from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 
 BATCH = 16
@@ -121,11 +121,8 @@ def main(
     vae = build_vae().to(memory_format=torch.channels_last)
     ema = Ema(vae, 0.998)
     optimizer = torch.optim.AdamW(vae.parameters(), lr=PEAK_LR, weight_decay=1e-3)
-    if minutes is None and steps is None:
-        steps = DEFAULT_STEPS
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         x = picture_batch((seed << 32) + step * BATCH, BATCH)
         generator = torch.Generator().manual_seed(step)
         if fraction < CROP_UNTIL:
@@ -138,15 +135,12 @@ def main(
             y = vae.decode(z).sample
         loss = reconstruction_loss(x, y.float()).mean()
         kl = posterior.kl().mean() / posterior.mean[0].numel()
-        optimizer.zero_grad(set_to_none=True)
-        (loss + KL_WEIGHT * kl).backward()
-        torch.nn.utils.clip_grad_norm_(vae.parameters(), 1.0)
-        optimizer.step()
+        descend(loss + KL_WEIGHT * kl, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(vae)
         return {"loss": loss.detach(), "kl": kl.detach()}
 
     state = {"vae": vae, "ema": ema, "optimizer": optimizer}
-    budget = Budget(steps, minutes)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
         "emoji-vae", step_fn, state, folder=out, budget=budget, resume=resume
     )
@@ -155,5 +149,4 @@ def main(
     standardise_latents(vae)
     metrics = {**measure(vae), "steps": done, "seconds": seconds}
     vae.save_pretrained(out / "vae")
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1))
-    return metrics
+    return write_metrics(out, metrics)

@@ -11,7 +11,6 @@ vision tower first learns what each of its patches shows, alone, then together w
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,10 +39,11 @@ from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    descend,
     learning_rate,
     run_training,
-    set_learning_rate,
     set_threads,
+    write_metrics,
 )
 from t2x.world.weights import model_dir
 
@@ -320,8 +320,6 @@ def main(
     """
     set_threads(threads)
     torch.manual_seed(seed)
-    if minutes is None and steps is None:
-        minutes = DEFAULT_MINUTES
     vae = load_vae(out)
     folder = out / "model"
     if resume and (folder / "processor_config.json").exists():
@@ -341,7 +339,6 @@ def main(
     ema = Ema(model, 0.998)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        set_learning_rate(optimizer, learning_rate(fraction, PEAK_LR))
         ask = fraction >= LOOK_FIRST
         hard = min(1.0, max(0.0, fraction - LOOK_FIRST) / (HARD_FROM - LOOK_FIRST))
         easy, plain = (a + (b - a) * hard for a, b in (EASY, PLAIN))
@@ -360,10 +357,7 @@ def main(
         total = patch * (PATCH_WEIGHT if ask else 1.0)
         for kind, value in losses.items():
             total = total + WEIGHTS.get(kind, NAMING_WEIGHT) * value
-        optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        torch.nn.utils.clip_grad_norm_(trained.parameters(), 1.0)
-        optimizer.step()
+        descend(total, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(model)
         return {"patch": patch.detach(), **{k: v.detach() for k, v in losses.items()}}
 
@@ -379,11 +373,9 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget(steps, minutes),
+        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
         resume=resume,
         on_checkpoint=save,
     )
-    save(done)
     metrics = {**measure(averaged, tokenizer, vae=vae), "steps": done, "seconds": seconds}
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
-    return metrics
+    return write_metrics(out, metrics)

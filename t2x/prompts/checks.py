@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,7 +21,16 @@ from t2x.prompts.constraints import Constraints
 from t2x.prompts.protect import Protected
 from t2x.types import Check
 
-__all__ = ["DEFAULT_CHECKS", "CheckFunction", "Proposal", "coverage", "says_the_same", "tidy"]
+__all__ = [
+    "DEFAULT_CHECKS",
+    "FREE_ENGLISH",
+    "CheckFunction",
+    "Domain",
+    "Proposal",
+    "coverage",
+    "says_the_same",
+    "tidy",
+]
 
 _MAX_CHARACTERS = 4000
 _LONG_WORD = 60
@@ -57,6 +66,21 @@ _META = tuple(
 
 
 @dataclass(frozen=True)
+class Domain:
+    """How the world of a rewriter calls things.
+
+    ``canonical`` puts known synonyms and descriptions into plain words; ``things`` lists what a
+    canonical text names that must not get lost.
+    """
+
+    canonical: Callable[[str], str] = str
+    things: Callable[[str], Sequence[str]] = field(default=lambda _: ())
+
+
+FREE_ENGLISH = Domain()  # no synonym is known, and no table says which words name a thing
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A rewrite before it is judged.
 
@@ -72,7 +96,7 @@ class Proposal:
     protected: Protected
     budget: TokenBudget | None = None
     similarity: Callable[[str, str], float] | None = None
-    canonical: Callable[[str], str] = field(default=str)
+    domain: Domain = FREE_ENGLISH
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -82,7 +106,7 @@ class Proposal:
     @cached_property
     def meant(self) -> str:
         """``source`` in canonical words."""
-        return self.canonical(self.source)
+        return self.domain.canonical(self.source)
 
 
 CheckFunction = Callable[[Proposal], Check]
@@ -226,6 +250,13 @@ def style_kept(p: Proposal) -> Check:
     return _check("style_kept", reasons())
 
 
+def things_kept(p: Proposal) -> Check:
+    """Every thing that the prompt names in words of its domain comes back."""
+    named = p.domain.things(rules.affirmed(p.meant))
+    missing = _uncovered(named, f"{p.answer} {p.domain.canonical(p.answer)}")
+    return _check("things_kept", (f"{word!r} is gone" for word in missing))
+
+
 def script_kept(p: Proposal) -> Check:
     """The rewrite is written in the script of the prompt."""
     had, has = p.constraints.script, rules.script(p.answer)
@@ -272,10 +303,17 @@ def covered(source: str, answer: str) -> float:
 
     Numbers and what is ruled out don't count: they have checks of their own.
     """
-    wanted = [w for w in rules.content_words(rules.affirmed(source)) if not rules.numbers(w)]
+    wanted = _wanted(source)
+    return 1.0 - len(_uncovered(wanted, answer)) / len(wanted) if wanted else 1.0
+
+
+def _wanted(source: str) -> list[str]:
+    return [w for w in rules.content_words(rules.affirmed(source)) if not rules.numbers(w)]
+
+
+def _uncovered(wanted: Sequence[str], answer: str) -> list[str]:
+    """Those of ``wanted`` that are not in ``answer``, inflected or misspelt by a letter."""
     have = rules.content_words(answer)
-    if not wanted:
-        return 1.0
     known, joined = set(have), "".join(have)
     colours = rules.colour_families(answer)
 
@@ -288,7 +326,7 @@ def covered(source: str, answer: str) -> float:
             return False
         return bool(difflib.get_close_matches(word, have, n=1, cutoff=_SIMILAR_SPELLING))
 
-    return sum(map(is_covered, wanted)) / len(wanted)
+    return [word for word in wanted if not is_covered(word)]
 
 
 DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
@@ -303,6 +341,7 @@ DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
     colours_kept,
     negation_kept,
     style_kept,
+    things_kept,
     script_kept,
     length,
     fits_budget,

@@ -3,7 +3,8 @@
 A rewriter of the emoji world turns "the animal with a trunk" into "an elephant": not one word is
 left, and nothing is lost. The domain's tables put known phrases of the *user's* text into the
 world's words before constraints are read; a text without one known name stays as it is, and a
-rewrite that shares nothing with it is reverted.
+rewrite that shares nothing with it is reverted. What a prompt names in the world's words must come
+back, so a rewrite that drops one of two things is reverted too.
 
 Held-out kinds of phrasing don't leak through this: the tables hold words, not forms of sentences,
 and only decide whether a finished proposal is accepted. A model neither reads them nor learns from
@@ -13,14 +14,14 @@ what they decide, and what fails gives the user's own words back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 
 from t2x.errors import T2XError
-from t2x.prompts.constraints import stem
+from t2x.prompts.checks import FREE_ENGLISH, Domain
+from t2x.prompts.constraints import content_words, stem
 from t2x.prompts.words import NUMBER_WORDS
 
-__all__ = ["DOMAINS", "canonical_for"]
+__all__ = ["DOMAINS", "domain_named"]
 
 
 _SMALL_WORDS = (
@@ -40,11 +41,19 @@ _SMALL_WORDS = (
 )
 
 
-def canonical_for(domain: str) -> Callable[[str], str]:
-    """Function that puts a text into the words of ``domain``; "" leaves every text as it is."""
-    if domain not in DOMAINS:
-        raise T2XError(f"unknown domain {domain!r}; allowed are {sorted(DOMAINS)}")
-    return DOMAINS[domain]
+def domain_named(name: str) -> Domain:
+    """The words of a world by its name; those of "" leave every text as it is."""
+    if name not in DOMAINS:
+        raise T2XError(f"unknown domain {name!r}; allowed are {sorted(DOMAINS)}")
+    return DOMAINS[name]
+
+
+def _emoji_things(text: str) -> list[str]:
+    """Words of things and colours of the emoji world in a canonical ``text``."""
+    from t2x.world.scene import COLORS
+
+    names = _emoji_tables()[2] | set(map(stem, COLORS))
+    return [word for word in content_words(text) if word in names]
 
 
 def _emoji(text: str) -> str:
@@ -68,7 +77,7 @@ def _emoji_tables() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
     from t2x.world.captions import plural
     from t2x.world.scene import CLASSES, COLORS
 
-    plain: dict[str, str] = {}
+    plain = {"nothing like": "no"}
     for name in CLASSES:
         for words in (*lexicon.SYNONYMS[name], *lexicon.RIDDLES[name]):
             plain |= {words: name, lexicon.plural_of(words): plural(name)}
@@ -85,4 +94,4 @@ def _emoji_pattern() -> re.Pattern[str]:
     return re.compile(rf"(?<![\w'-])(?:{'|'.join(map(re.escape, phrases))})(?![\w'-])")
 
 
-DOMAINS: dict[str, Callable[[str], str]] = {"": str, "emoji": _emoji}
+DOMAINS = {"": FREE_ENGLISH, "emoji": Domain(_emoji, _emoji_things)}

@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from t2x.prompts.budget import TokenBudget
-from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Proposal, says_the_same, tidy
+from t2x.prompts.checks import (
+    DEFAULT_CHECKS,
+    FREE_ENGLISH,
+    CheckFunction,
+    Domain,
+    Proposal,
+    says_the_same,
+    tidy,
+)
 from t2x.prompts.protect import Protected, protect
 from t2x.types import Check, Rewrite, Rewriter, Status
 
@@ -29,8 +37,8 @@ class Guarded:
             ``tokens/ENCODER`` and ``limit/ENCODER``.
         similarity: meaning of two texts compared, in [0, 1]; a second chance for rewrites that
             share few words with the prompt.
-        canonical: puts known synonyms and descriptions into plain words before constraints are
-            read; None is the rewriter's own, if it has one.
+        domain: how the rewriter's world calls things, read before a translation is taken for a
+            loss; None is the rewriter's own attribute ``domain``, if it has one.
     """
 
     def __init__(
@@ -40,15 +48,15 @@ class Guarded:
         checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
         budget: TokenBudget | None = None,
         similarity: Callable[[str, str], float] | None = None,
-        canonical: Callable[[str], str] | None = None,
+        domain: Domain | None = None,
     ) -> None:
         self.rewriter = rewriter
         self.model_id = rewriter.model_id
         self._checks = tuple(checks)
         self._budget = budget
         self._similarity = similarity
-        own: Callable[[str], str] = getattr(rewriter, "canonical", str)
-        self._canonical = canonical or own
+        own: Domain = getattr(rewriter, "domain", FREE_ENGLISH)
+        self._domain = domain or own
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
@@ -111,7 +119,7 @@ class Guarded:
             protected=protected,
             budget=self._budget,
             similarity=self._similarity,
-            canonical=self._canonical,
+            domain=self._domain,
         )
         for check in self._checks:
             yield check(proposal)

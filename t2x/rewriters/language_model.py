@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.prompts.checks import says_the_same
-from t2x.rewriters.domain import canonical_for
+from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.parsing import TAGS, Parsed, parse_completion
 from t2x.rewriters.sampling import GumbelRows, row_seed
@@ -102,7 +102,7 @@ class LanguageModelRewriter:
         self.temperature = temperature
         self.batch_size = batch_size
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
-        self.canonical = canonical_for(self.template.domain)
+        self.domain = domain_named(self.template.domain)
         self.encoder = PromptEncoder(tokenizer, self.template)
 
     @classmethod

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction
+from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
 from t2x.rewriters.guarded import Guarded
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def load_guarded(
     budget: TokenBudget | None = None,
     checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
     similarity: Callable[[str, str], float] | None = None,
-    canonical: Callable[[str], str] | None = None,
+    domain: Domain | None = None,
 ) -> Guarded:
     """Put a rewriter into the wrapper that checks what it proposes.
 
@@ -37,10 +37,9 @@ def load_guarded(
         budget: those limits themselves; overrides ``generator``.
         checks: see ``Guarded``.
         similarity: see ``Guarded``.
-        canonical: puts known synonyms and descriptions into plain words before constraints are
-            read. None is the rewriter's own attribute ``canonical``: rewriters of the emoji world
-            have one (``t2x.rewriters.domain``), or the guard would take "the animal with a trunk"
-            -> "an elephant" for a loss.
+        domain: how the rewriter's world calls things. None is the rewriter's own attribute
+            ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
+            guard would take "the animal with a trunk" -> "an elephant" for a loss.
     """
     from t2x.registry import load_rewriter
 
@@ -49,7 +48,7 @@ def load_guarded(
         return model
     if budget is None and generator is not None:
         budget = token_budget(generator)
-    return Guarded(model, checks=checks, budget=budget, similarity=similarity, canonical=canonical)
+    return Guarded(model, checks=checks, budget=budget, similarity=similarity, domain=domain)
 
 
 def token_budget(generator: str | Path | Generator) -> TokenBudget | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
-from t2x.rewriters.domain import canonical_for
+from t2x.rewriters.domain import domain_named
 from t2x.types import Rewrite
 from t2x.world import lexicon
 from t2x.world.captions import NUMBER_WORDS, dense_prompt
@@ -214,7 +214,7 @@ class RulesRewriter:
     """Rewriter that writes what it can parse in the dense style and leaves the rest unchanged."""
 
     model_id = "rules"
-    canonical = staticmethod(canonical_for("emoji"))
+    domain = domain_named("emoji")
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0

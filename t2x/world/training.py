@@ -29,10 +29,12 @@ __all__ = [
     "Ema",
     "Stateful",
     "autocast",
+    "descend",
     "learning_rate",
     "run_training",
     "set_learning_rate",
     "set_threads",
+    "write_metrics",
 ]
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,11 @@ class Budget:
     def __post_init__(self) -> None:
         if self.steps is None and self.minutes is None:
             raise T2XError("a training needs a budget: give steps, minutes or both")
+
+    @classmethod
+    def given(cls, steps: int | None, minutes: float | None, default: Budget) -> Budget:
+        """What the user gave, or ``default`` where neither was given."""
+        return default if steps is None and minutes is None else cls(steps, minutes)
 
     def fraction(self, step: int, seconds: float) -> float:
         """How much of the budget is spent, in [0, 1]."""
@@ -109,6 +116,18 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
     """Set one learning rate for every parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = value
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
+    """One step down ``loss`` at learning rate ``rate``, gradients clipped to a norm of 1; return
+    the norm before."""
+    set_learning_rate(optimizer, rate)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    norm = nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    return norm.detach()
 
 
 def set_threads(threads: int | None) -> None:
@@ -169,9 +188,9 @@ def run_training(
     training in all.
 
     ``state`` holds all that must survive a kill; it is saved to ``folder/checkpoint.pt`` every
-    three minutes and at the end. ``step_fn`` draws its data from the step number, so a resumed run
-    sees what an unbroken one would have seen. What it returns is averaged and appended to
-    ``folder/log.jsonl``.
+    three minutes and at the end, and then ``on_checkpoint(step)`` is called. ``step_fn`` draws its
+    data from the step number, so a resumed run sees what an unbroken one would have seen. What it
+    returns is averaged and appended to ``folder/log.jsonl``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / "checkpoint.pt"
@@ -199,7 +218,15 @@ def run_training(
                     on_checkpoint(step)
     seconds = spent + time.monotonic() - started
     _save(checkpoint, state, step, seconds)
+    if on_checkpoint:
+        on_checkpoint(step)
     return step, seconds
+
+
+def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Write ``folder/metrics.json`` and give the metrics back."""
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
+    return dict(metrics)
 
 
 def _log_line(folder: Path, step: int, seconds: float, means: Mapping[str, float]) -> str:

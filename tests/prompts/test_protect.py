@@ -138,6 +138,6 @@ def test_what_one_span_holds_is_not_searched_for_the_next() -> None:
 
 @pytest.mark.parametrize("piece", ["(", "[", '"', "<a:", "<rewrite:", "\\(", "__a", "--a", "'a "])
 def test_hostile_input_is_not_quadratic(piece: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     protect(piece * 20_000)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

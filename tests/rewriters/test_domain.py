@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from t2x.errors import T2XError
-from t2x.rewriters.domain import canonical_for
+from t2x.rewriters.domain import domain_named
 from t2x.rewriters.guarded import Guarded
 from t2x.world.captions import caption
 from t2x.world.prompts import UserPrompt, validation_prompts
+from t2x.world.scene import Scene
 from t2x.world.teacher import STYLE_SHARES
 
-emoji = canonical_for("emoji")
+emoji = domain_named("emoji")
 
 
 @pytest.mark.parametrize(
@@ -28,13 +29,13 @@ emoji = canonical_for("emoji")
     ],
 )
 def test_canonical(text: str, words: str) -> None:
-    assert emoji(text) == words
+    assert emoji.canonical(text) == words
 
 
 def test_no_domain_leaves_text_alone() -> None:
-    assert canonical_for("")("a  Kitten") == "a  Kitten"
+    assert domain_named("").canonical("a  Kitten") == "a  Kitten"
     with pytest.raises(T2XError, match="emoji"):
-        canonical_for("martian")
+        domain_named("martian")
 
 
 def told(prompts: list[UserPrompt], shift: int) -> dict[str, str]:
@@ -56,10 +57,28 @@ def test_the_guard_tells_right_from_wrong_captions(
     """At most 3 % of right captions are reverted, and at least 93 % of those of other scenes."""
     prompts = validation_prompts(400)
     answers = told(prompts, shift)
-    guarded = Guarded(scripted(answers.__getitem__), canonical=emoji)
+    guarded = Guarded(scripted(answers.__getitem__), domain=emoji)
     results = [group[0] for group in guarded.rewrite([p.text for p in prompts])]
     share = sum(r.status == "reverted" for r in results) / len(results)
     assert low <= share <= high
+
+
+def test_the_guard_sees_a_dropped_thing(scripted: Any) -> None:
+    """A caption of the first group alone, every count, colour and style of which is right."""
+    pairs = [p for p in validation_prompts(400) if len(p.scene.groups) == 2]
+    first = [Scene(p.scene.groups[:1]) for p in pairs]
+    answers = {p.text.strip(): caption(s, "sentence", 0) for p, s in zip(pairs, first, strict=True)}
+    guarded = Guarded(scripted(answers.__getitem__), domain=emoji)
+    results = [group[0] for group in guarded.rewrite([p.text for p in pairs])]
+    assert len(results) > 100
+    assert sum(r.status == "reverted" for r in results) / len(results) >= 0.97
+    reasons = [c.reason for r in results for c in r.checks if c.name == "things_kept"]
+    assert sum("is gone" in reason for reason in reasons) > 0.9 * len(results)
+
+
+def test_nothing_like_rules_out(scripted: Any) -> None:
+    guarded = Guarded(scripted(lambda _: "one object. center: a zebra."), domain=emoji)
+    assert guarded.rewrite(["a zebra and nothing like bears"])[0][0].status == "accepted"
 
 
 def test_a_rewriter_brings_its_domain(chat_model: Any, chat_tokenizer: Any) -> None:
@@ -67,4 +86,4 @@ def test_a_rewriter_brings_its_domain(chat_model: Any, chat_tokenizer: Any) -> N
     from t2x.rewriters.templates import Template
 
     rewriter = LanguageModelRewriter(chat_model, chat_tokenizer, template=Template(domain="emoji"))
-    assert rewriter.canonical("a kitten") == "a cat"
+    assert rewriter.domain.canonical("a kitten") == "a cat"

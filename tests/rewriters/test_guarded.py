@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from t2x.prompts.budget import TokenBudget
+from t2x.prompts.checks import Domain
 from t2x.rewriters.guarded import Guarded
 from t2x.rewriters.identity import IdentityRewriter
 from t2x.testing import FakeRewriter, tiny_clip_tokenizer, tiny_word_tokenizer
@@ -176,7 +177,7 @@ def test_similarity_is_a_second_chance(judge: Any) -> None:
     assert judge(prompt, answer, similarity=lambda a, b: 0.9).status == "accepted"
     assert judge(prompt, answer, similarity=lambda a, b: 0.1).status == "reverted"
     known = {"the animal with a trunk": "elephant"}
-    assert judge(prompt, answer, canonical=lambda t: known.get(t, t)).status == "accepted"
+    assert judge(prompt, answer, domain=Domain(lambda t: known.get(t, t))).status == "accepted"
 
 
 def test_checks_can_be_chosen(judge: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 from t2x.errors import UnknownNameError
 from t2x.generators import DiffusionGenerator
 from t2x.prompts.budget import TokenBudget
+from t2x.prompts.checks import FREE_ENGLISH
 from t2x.rewriters.guarded import Guarded
 from t2x.rewriters.loading import load_guarded, token_budget
 from t2x.testing import (
@@ -37,7 +38,7 @@ def test_names_and_objects() -> None:
 def test_the_rules_know_the_words_of_their_world() -> None:
     """Without its rewriter's own words the guard takes a riddle's answer for a loss."""
     assert load_guarded("rules").rewrite([RIDDLE])[0][0].status == "accepted"
-    other = load_guarded("rules", canonical=str).rewrite([RIDDLE])[0][0]
+    other = load_guarded("rules", domain=FREE_ENGLISH).rewrite([RIDDLE])[0][0]
     assert other.status == "reverted"
 
 
