@@ -118,7 +118,9 @@ def main(
     return errors on fresh pictures.
     """
     set_threads(threads)
-    clip = load_clip(encoder or require_model("emoji-clip"))
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
+    encoder = encoder or require_model("emoji-clip")
+    clip = load_clip(encoder)
     pipeline = load_drawer(drawer)
     autoencoder = pipeline.vae if pipeline is not None else None
     data, ratings = embed(clip, (seed << 24) + HELD_OUT, pictures, vae=autoencoder)
@@ -134,9 +136,14 @@ def main(
         return {"rmse": math.sqrt(float(loss.detach()))}
 
     state: dict[str, Any] = {"head": head, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
-        "emoji-aesthetic", step_fn, state, folder=out, budget=budget, resume=resume
+        "emoji-aesthetic",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        settings={"seed": seed, "encoder": encoder, "drawer": drawer, "pictures": pictures},
+        resume=resume,
     )
     save_head(head, out / "model")
     metrics = measure(head, *embed(clip, seed << 24, HELD_OUT, vae=autoencoder))

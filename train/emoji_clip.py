@@ -279,6 +279,7 @@ def main(
     by default, none if there is none.
     """
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     tokenizer, pipeline = build_tokenizer(), load_drawer(drawer)
     config = build_config(tokenizer)
@@ -309,7 +310,8 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
+        budget=budget,
+        settings={"seed": seed, "drawer": drawer},
         resume=resume,
         on_checkpoint=save,
     )

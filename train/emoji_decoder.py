@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from t2x.world.checkpoint import Stateful
 from t2x.world.training import (
     Budget,
     Ema,
-    Stateful,
     autocast,
     descend,
     learning_rate,
@@ -49,6 +49,7 @@ def main(
     """Train and save the whole autoencoder to ``out/vae``; return PSNR in dB and latent
     statistics."""
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     vae = load_vae(out)
     decoder = nn.ModuleDict({"decoder": vae.decoder, "post_quant_conv": vae.post_quant_conv})
@@ -76,13 +77,13 @@ def main(
         decoder.load_state_dict(live)
 
     state: dict[str, Stateful] = {"decoder": decoder, "ema": ema, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     done, seconds = run_training(
         "emoji-decoder",
         step_fn,
         state,
         folder=out,
         budget=budget,
+        settings={"seed": seed},
         resume=resume,
         on_checkpoint=save,
     )

@@ -32,11 +32,11 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
 from t2x.errors import T2XError
 from t2x.world.captions import sample_pair
+from t2x.world.checkpoint import Stateful
 from t2x.world.tokenizer import MAX_TOKENS
 from t2x.world.training import (
     Budget,
     Ema,
-    Stateful,
     autocast,
     descend,
     learning_rate,
@@ -228,6 +228,7 @@ def main(
     ``start`` is the folder of a pipeline to train further, such as the embedded emoji-flow.
     """
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     vae = load_vae(out)
     text_encoder, tokenizer = load_text_encoder(out, start)
@@ -263,7 +264,7 @@ def main(
         loss = (v.float() - target).pow(2).mean()
         norm = descend(loss, optimizer, learning_rate(fraction, PEAK_LR))
         ema.update(model)
-        return {"loss": loss.detach(), "grad_norm": norm.detach()}
+        return {"loss": loss.detach(), "grad_norm": norm}
 
     averaged = copy.deepcopy(model)
 
@@ -280,8 +281,14 @@ def main(
         )
 
     state: dict[str, Stateful] = {"model": model, "ema": ema, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     done, seconds = run_training(
-        "emoji-flow", step_fn, state, folder=out, budget=budget, resume=resume, on_checkpoint=save
+        "emoji-flow",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        settings={"seed": seed, "start": start},
+        resume=resume,
+        on_checkpoint=save,
     )
     return write_metrics(out, {"steps": done, "seconds": seconds})

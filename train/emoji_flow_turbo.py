@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import DPMSolverMultistepScheduler, StableDiffusionPipeline, UNet2DConditionModel
 from torch import Tensor, nn
 
 from t2x.world.captions import sample_pair
+from t2x.world.checkpoint import Stateful
 from t2x.world.prompts import training_prompts
 from t2x.world.training import (
     Budget,
     Ema,
-    Stateful,
     autocast,
     descend,
     learning_rate,
@@ -51,7 +53,10 @@ PEAK_LR = 3e-4
 GUIDANCE_RANGE = (1.5, 5.0)
 GUIDANCE_EMBEDDING = 64
 USER_PROMPT_SHARE = 0.3
+NEW_PATHS_UNTIL = 0.35  # share of the budget
 DEFAULT_MINUTES = 30.0
+
+log = logging.getLogger(__name__)
 
 
 def guided_velocity(
@@ -84,7 +89,10 @@ def sigmas_of(num_steps: int) -> Tensor:
 
 class TrajectoryPool:
     """Teacher paths by number: states at the student's noise levels, made at first use and kept in
-    half precision."""
+    half precision.
+
+    A checkpoint holds how many there are, not the paths: they are walked again when it is loaded.
+    """
 
     def __init__(self, pipeline: StableDiffusionPipeline, seed: int, size: int) -> None:
         self.pipeline, self.seed, self.size = pipeline, seed, size
@@ -99,6 +107,13 @@ class TrajectoryPool:
         while self.known < min(count, self.size):
             self._walk(self.known)
             self.known += TRAJECTORY_BATCH
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"known": self.known}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        log.info("walking %d paths of the teacher again", state_dict["known"])
+        self.ensure(state_dict["known"])
 
     @torch.no_grad()
     def _walk(self, first: int) -> None:
@@ -185,6 +200,7 @@ def main(
     """Distil ``teacher`` (default: the embedded emoji-flow) and save what differs from it to
     ``out/pipeline``."""
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     source, base = teacher_source(teacher)
     pipeline = StableDiffusionPipeline.from_pretrained(source, torch_dtype=torch.float32)
@@ -201,10 +217,10 @@ def main(
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         # New paths are walked until a third of the budget is spent on them, then old ones are met
         # again.
-        if fraction < 0.35:
-            pool.ensure(min(trained, pool.known + TRAJECTORY_BATCH))
+        if fraction < NEW_PATHS_UNTIL:
+            pool.ensure(min(trained, TRAJECTORY_BATCH * (step + 1)))
         generator = torch.Generator().manual_seed((seed << 32) + step)
-        rows = torch.randint(0, min(pool.known, trained), (BATCH,), generator=generator)
+        rows = torch.randint(0, pool.known, (BATCH,), generator=generator)
         k = torch.arange(BATCH) % STUDENT_STEPS
         x, after = pool.states[rows, k].float(), pool.states[rows, k + 1].float()
         target = (x - after) / (sigmas[k] - sigmas[k + 1]).view(-1, 1, 1, 1)
@@ -224,14 +240,14 @@ def main(
         ema.copy_to(averaged)
         save_parts(out / "pipeline", averaged, base)
 
-    state: dict[str, Stateful] = {"unet": unet, "ema": ema, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
+    state: dict[str, Stateful] = {"unet": unet, "ema": ema, "optimizer": optimizer, "pool": pool}
     done, seconds = run_training(
         "emoji-flow-turbo",
         step_fn,
         state,
         folder=out,
         budget=budget,
+        settings={"seed": seed, "teacher": base},
         resume=resume,
         on_checkpoint=save,
     )

@@ -104,12 +104,13 @@ def main(
     from transformers import AutoTokenizer
 
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
-    folder = start or require_model("emoji-clip")
-    config = json.loads((folder / "open_clip_config.json").read_text())
-    tokenizer, pipeline = AutoTokenizer.from_pretrained(folder), load_drawer(drawer)
+    start = start or require_model("emoji-clip")
+    config = json.loads((start / "open_clip_config.json").read_text())
+    tokenizer, pipeline = AutoTokenizer.from_pretrained(start), load_drawer(drawer)
     model, averaged = build_clip(config), build_clip(config)
-    model.load_state_dict(load_clip(folder).model.state_dict())
+    model.load_state_dict(load_clip(start).model.state_dict())
     ema = Ema(model, 0.998)
     optimizer = build_optimizer(list(model.parameters()), PEAK_LR)
 
@@ -135,7 +136,8 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
+        budget=budget,
+        settings={"seed": seed, "start": start, "drawer": drawer},
         resume=resume,
         on_checkpoint=save,
     )

@@ -236,6 +236,7 @@ def main(
 ) -> dict[str, float]:
     """Train and save to ``out``; return bits per byte and the share of exact echoes."""
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     tokenizer = build_tokenizer([corpus_text(i) for i in range(TOKENIZER_TEXTS)], size=VOCABULARY)
     model = build_model(tokenizer, seed)
     optimizer = build_optimizer(model, PEAK_LR)
@@ -255,7 +256,8 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS)),
+        budget=budget,
+        settings={"seed": seed},
         resume=resume,
     )
     save_half(model, tokenizer, out / "model")

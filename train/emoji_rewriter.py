@@ -140,8 +140,10 @@ def main(
     ``curve.jsonl`` holds the validation score at every checkpoint.
     """
     set_threads(threads)
-    model, tokenizer = _load_start(start or require_model("emoji-lm"))
-    averaged, _ = _load_start(start or require_model("emoji-lm"))
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
+    start = start or require_model("emoji-lm")
+    model, tokenizer = _load_start(start)
+    averaged, _ = _load_start(start)
     ema = Ema(model, 0.998)
     optimizer = build_optimizer(model, PEAK_LR)
     encoder = PromptEncoder(tokenizer, TEMPLATE)
@@ -157,13 +159,12 @@ def main(
         ema.update(model)
         return {"loss": loss.detach()}
 
-    def on_checkpoint(step: int) -> None:
+    def on_checkpoint(step: int) -> dict[str, Any]:
         ema.copy_to(averaged)
         by_kind, styles = content_scores(averaged, tokenizer, validation)
-        line = {"step": step, "exact": overall(by_kind, validation), "styles": styles}
-        with (out / "curve.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        log.info("step %d: exact content of %.3f", step, line["exact"])
+        exact = overall(by_kind, validation)
+        log.info("step %d: exact content of %.3f", step, exact)
+        return {"exact": exact, "styles": styles}
 
     state = {"model": model, "optimizer": optimizer, "ema": ema}
     done, seconds = run_training(
@@ -171,7 +172,8 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS)),
+        budget=budget,
+        settings={"seed": seed, "start": start},
         resume=resume,
         on_checkpoint=on_checkpoint,
     )

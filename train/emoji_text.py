@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from t2x.world.captions import sample_pair, sample_told_layout
+from t2x.world.checkpoint import Stateful
 from t2x.world.render import SLOT_CENTERS, Placed
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.tokenizer import build_clip_tokenizer
 from t2x.world.training import (
     Budget,
-    Stateful,
     autocast,
     descend,
     learning_rate,
@@ -84,6 +84,7 @@ def main(
     """Train and save ``out/text_encoder`` and ``out/tokenizer``; return the share of slots read
     right on fresh captions."""
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     torch.manual_seed(seed)
     tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(4_000))
     encoder = build_text_encoder(len(tokenizer))
@@ -108,9 +109,14 @@ def main(
         return {"loss": loss.detach()}
 
     state: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
-        "emoji-text", step_fn, state, folder=out, budget=budget, resume=resume
+        "emoji-text",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        settings={"seed": seed},
+        resume=resume,
     )
     with torch.no_grad():
         of_class, of_color, cls, color = read(10**9)

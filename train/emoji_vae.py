@@ -117,6 +117,7 @@ def main(
 ) -> dict[str, float]:
     """Train and save to ``out``; return PSNR and latent statistics."""
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     torch.manual_seed(seed)
     vae = build_vae().to(memory_format=torch.channels_last)
     ema = Ema(vae, 0.998)
@@ -140,9 +141,14 @@ def main(
         return {"loss": loss.detach(), "kl": kl.detach()}
 
     state = {"vae": vae, "ema": ema, "optimizer": optimizer}
-    budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     done, seconds = run_training(
-        "emoji-vae", step_fn, state, folder=out, budget=budget, resume=resume
+        "emoji-vae",
+        step_fn,
+        state,
+        folder=out,
+        budget=budget,
+        settings={"seed": seed},
+        resume=resume,
     )
     ema.copy_to(vae)
     vae.eval()

@@ -319,6 +319,7 @@ def main(
     and seconds.
     """
     set_threads(threads)
+    budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     vae = load_vae(out)
     folder = out / "model"
@@ -373,7 +374,8 @@ def main(
         step_fn,
         state,
         folder=out,
-        budget=Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES)),
+        budget=budget,
+        settings={"seed": seed},
         resume=resume,
         on_checkpoint=save,
     )

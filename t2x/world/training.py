@@ -8,46 +8,34 @@ install on a CPU.
 from __future__ import annotations
 
 import json
-import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from t2x.errors import T2XError
+from t2x.world.checkpoint import Checkpoint, Stateful
 
 __all__ = [
     "Budget",
     "Ema",
-    "Stateful",
     "autocast",
     "descend",
     "learning_rate",
     "run_training",
-    "set_learning_rate",
     "set_threads",
     "write_metrics",
 ]
 
-log = logging.getLogger(__name__)
 _CHECKPOINT_SECONDS = 180.0
 _LOG_EVERY = 50
-
-
-class Stateful(Protocol):
-    """Whatever can be put into a checkpoint: module, optimiser, EMA."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +49,9 @@ class Budget:
     def __post_init__(self) -> None:
         if self.steps is None and self.minutes is None:
             raise T2XError("a training needs a budget: give steps, minutes or both")
+        for name, value in (("steps", self.steps), ("minutes", self.minutes)):
+            if value is not None and not value > 0:  # NaN too: it would never be reached
+                raise T2XError(f"{name} is {value}; a training needs more than 0, or leave it out")
 
     @classmethod
     def given(cls, steps: int | None, minutes: float | None, default: Budget) -> Budget:
@@ -69,8 +60,8 @@ class Budget:
 
     def fraction(self, step: int, seconds: float) -> float:
         """How much of the budget is spent, in [0, 1]."""
-        by_steps = step / self.steps if self.steps else 0.0
-        by_time = seconds / (60 * self.minutes) if self.minutes else 0.0
+        by_steps = step / self.steps if self.steps is not None else 0.0
+        by_time = seconds / (60 * self.minutes) if self.minutes is not None else 0.0
         return min(1.0, max(by_steps, by_time))
 
 
@@ -112,16 +103,11 @@ def learning_rate(fraction: float, peak: float, *, warmup: float = 0.02) -> floa
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * decayed)))
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    """Set one learning rate for every parameter group."""
-    for group in optimizer.param_groups:
-        group["lr"] = value
-
-
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
     """One step down ``loss`` at learning rate ``rate``, gradients clipped to a norm of 1; return
     the norm before."""
-    set_learning_rate(optimizer, rate)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -142,28 +128,6 @@ def autocast() -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16)
 
 
-def _save(path: Path, state: Mapping[str, Stateful], step: int, seconds: float) -> None:
-    """Write a checkpoint beside its place and move it in, so that a kill never leaves half a
-    file."""
-    payload = {name: item.state_dict() for name, item in state.items()}
-    temporary = path.with_suffix(".tmp")
-    torch.save({"state": payload, "step": step, "seconds": seconds}, temporary)
-    os.replace(temporary, path)
-
-
-def _load(path: Path, state: Mapping[str, Stateful]) -> tuple[int, float]:
-    data = torch.load(path, weights_only=True)
-    missing = set(state) ^ set(data["state"])
-    if missing:
-        raise T2XError(
-            f"checkpoint {path} is of another recipe (differs in {sorted(missing)}); "
-            "remove it or use --no-resume"
-        )
-    for name, item in state.items():
-        item.load_state_dict(data["state"][name])
-    return int(data["step"]), float(data["seconds"])
-
-
 @contextmanager
 def _bar(name: str, total: float) -> Iterator[Callable[[float, str], None]]:
     columns = (TextColumn(name), BarColumn(), TextColumn("{task.fields[note]}"))
@@ -174,6 +138,22 @@ def _bar(name: str, total: float) -> Iterator[Callable[[float, str], None]]:
         yield lambda done, note: bar.update(task, completed=done, note=note)
 
 
+class _Clock:
+    """Seconds of training in all; what happens while it is paused is not training."""
+
+    def __init__(self, spent: float) -> None:
+        self._spent, self._since = spent, time.monotonic()
+
+    def seconds(self) -> float:
+        return self._spent + time.monotonic() - self._since
+
+    @contextmanager
+    def paused(self) -> Iterator[float]:
+        self._spent = self.seconds()
+        yield self._spent
+        self._since = time.monotonic()
+
+
 def run_training(
     name: str,
     step_fn: Callable[[int, float], Mapping[str, float | Tensor]],
@@ -181,46 +161,58 @@ def run_training(
     *,
     folder: Path,
     budget: Budget,
+    settings: Mapping[str, str | int | Path | None],
     resume: bool = True,
-    on_checkpoint: Callable[[int], None] | None = None,
+    on_checkpoint: Callable[[int], Mapping[str, Any] | None] | None = None,
 ) -> tuple[int, float]:
     """Call ``step_fn(step, fraction)`` until the budget is spent; return steps and seconds of
     training in all.
 
     ``state`` holds all that must survive a kill; it is saved to ``folder/checkpoint.pt`` every
-    three minutes and at the end, and then ``on_checkpoint(step)`` is called. ``step_fn`` draws its
-    data from the step number, so a resumed run sees what an unbroken one would have seen. What it
-    returns is averaged and appended to ``folder/log.jsonl``.
+    three minutes and at the end, and then ``on_checkpoint(step)`` is called, whose time is not
+    charged to the budget; what it returns becomes a line of ``folder/curve.jsonl``. ``step_fn``
+    draws its data from the step number or from ``state``, so a resumed run sees what an unbroken
+    one would have seen. What it returns is averaged and appended to ``folder/log.jsonl``.
+
+    ``settings`` (seed, start, ...) is what else makes this run what it is: a checkpoint with other
+    ones is refused with ``T2XError``. Without ``resume`` an old checkpoint is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint = folder / "checkpoint.pt"
-    step, spent = _load(checkpoint, state) if resume and checkpoint.exists() else (0, 0.0)
-    if step == 0:
-        (folder / "log.jsonl").unlink(missing_ok=True)
-    started = saved = time.monotonic()
+    run = {k: str(v.resolve()) if isinstance(v, Path) else v for k, v in settings.items()}
+    checkpoint = Checkpoint(folder / "checkpoint.pt", {"recipe": name, **run}, state)
+    if not resume:
+        checkpoint.path.unlink(missing_ok=True)
+    step, saved = checkpoint.load()
+    log_file, curve_file = folder / "log.jsonl", folder / "curve.jsonl"
+    _cut(log_file, step)
+    _cut(curve_file, step)
+    clock = _Clock(saved)
+
+    def keep(step: int) -> float:
+        with clock.paused() as seconds:
+            checkpoint.save(step, seconds)
+            found = on_checkpoint(step) if on_checkpoint else None
+            if found:
+                _cut(curve_file, step - 1)  # a run that was done already measures its end again
+                _append(curve_file, {"step": step, **found})
+        return seconds
+
     sums: dict[str, float] = {}
     counted, note = 0, ""
     with _bar(name, 1.0) as advance:
-        while (fraction := budget.fraction(step, spent + time.monotonic() - started)) < 1:
+        while (fraction := budget.fraction(step, clock.seconds())) < 1:
             for key, value in step_fn(step, fraction).items():
                 sums[key] = sums.get(key, 0.0) + float(value)
             step, counted = step + 1, counted + 1
-            now = time.monotonic()
             if step % _LOG_EVERY == 0:
                 means = {k: v / counted for k, v in sums.items()}
-                note = _log_line(folder, step, spent + now - started, means)
+                _append(log_file, {"step": step, "seconds": round(clock.seconds(), 1), **means})
+                note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
                 sums, counted = {}, 0
             advance(fraction, note or f"step {step}")
-            if now - saved > _CHECKPOINT_SECONDS:
-                _save(checkpoint, state, step, spent + now - started)
-                saved = now
-                if on_checkpoint:
-                    on_checkpoint(step)
-    seconds = spent + time.monotonic() - started
-    _save(checkpoint, state, step, seconds)
-    if on_checkpoint:
-        on_checkpoint(step)
-    return step, seconds
+            if clock.seconds() - saved > _CHECKPOINT_SECONDS:
+                saved = keep(step)
+    return step, keep(step)
 
 
 def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -229,8 +221,22 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float
     return dict(metrics)
 
 
-def _log_line(folder: Path, step: int, seconds: float, means: Mapping[str, float]) -> str:
-    with (folder / "log.jsonl").open("a") as file:
-        file.write(json.dumps({"step": step, "seconds": round(seconds, 1), **means}) + "\n")
-    values = " ".join(f"{k} {v:.4f}" for k, v in means.items())
-    return f"step {step} {values}"
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _cut(path: Path, step: int) -> None:
+    """Drop the lines after ``step``, which a run that goes on from there writes again, and one that
+    a kill left half written."""
+    if not path.exists():
+        return
+    kept = [line for line in path.read_text().splitlines() if _step_of(line) <= step]
+    path.write_text("".join(f"{line}\n" for line in kept))
+
+
+def _step_of(line: str) -> float:
+    try:
+        return int(json.loads(line)["step"])
+    except ValueError:
+        return math.inf

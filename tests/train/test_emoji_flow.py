@@ -3,6 +3,8 @@ resume."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,22 @@ def test_turbo_run_saves_what_differs_from_its_teacher(
         assert torch.equal(part, pipeline.vae.state_dict()[name])
     # Guidance is an input of the network: no second pass without the prompt.
     assert not generator.supports_negative
+
+
+def test_a_killed_distillation_ends_where_an_unbroken_one_ends(
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    check_resume: Callable[..., None],
+) -> None:
+    """Killed at half of the budget, when no new path is walked any more."""
+    monkeypatch.setattr(emoji_flow_turbo, "BATCH", 4)
+    monkeypatch.setattr(emoji_flow_turbo, "TRAJECTORY_BATCH", 4)
+    monkeypatch.setattr(emoji_flow_turbo, "POOL", 32)
+    main = partial(emoji_flow_turbo.main, teacher=trained)
+    check_resume(main, tmp_path, steps=6, killed=3)
+    state = torch.load(tmp_path / "parts" / "checkpoint.pt", weights_only=True)["state"]
+    assert state["pool"] == {"known": 12}
 
 
 def test_a_student_names_its_teacher(tmp_path: Path) -> None:
