@@ -28,15 +28,16 @@ _HINT = 0.08  # share of an untinted sprite from which on a colour may be called
 
 @lru_cache(maxsize=64)
 def natural_colors(cls: str) -> frozenset[str]:
-    """Colours that a good part of the untinted sprite looks like: asking for one of these is left
-    open.
+    """Colours that a good part of the untinted sprite looks like, and the two that lie nearest to
+    its mean: asking for one of these is left open.
     """
     image = sprite(cls, None, 24)
     pixels = image[image[..., 3] > 0.9][:, :3] * 255
     table = np.array([COLOR_RGB[c] for c in COLORS], np.float32)
     nearest = np.square(pixels[:, None] - table).sum(-1).argmin(1)
     shares = np.bincount(nearest, minlength=len(COLORS)) / len(nearest)
-    return frozenset(c for c, share in zip(COLORS, shares, strict=True) if share > _HINT)
+    near_mean = np.abs(pixels.mean(0) - table).sum(-1).argsort()[:2]
+    return frozenset(c for i, c in enumerate(COLORS) if shares[i] > _HINT or i in near_mean)
 
 
 def _color_fits(placed: Placed, wanted: str | None) -> bool | None:
