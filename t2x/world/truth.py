@@ -14,8 +14,9 @@ from itertools import combinations, permutations
 
 import numpy as np
 
-from t2x.world.render import COLOR_RGB, Placed, sprite
+from t2x.world.render import COLOR_RGB, Placed
 from t2x.world.scene import COLORS, Scene
+from t2x.world.sprites import load_sprites
 
 __all__ = ["MIN_OFFSET", "SURE_OFFSET", "faults", "natural_colors", "offset", "satisfies"]
 
@@ -31,7 +32,7 @@ def natural_colors(cls: str) -> frozenset[str]:
     """Colours that a good part of the untinted sprite looks like, and the two that lie nearest to
     its mean: asking for one of these is left open.
     """
-    image = sprite(cls, None, 24)
+    image = load_sprites()[cls]
     pixels = image[image[..., 3] > 0.9][:, :3] * 255
     table = np.array([COLOR_RGB[c] for c in COLORS], np.float32)
     nearest = np.square(pixels[:, None] - table).sum(-1).argmin(1)
