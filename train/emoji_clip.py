@@ -33,7 +33,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from t2x.functional.scores import sigmoid_pair_loss
 from t2x.world.captions import caption, sample_pair, training_scene
 from t2x.world.corruption import corrupt, partly_denoised, to_pictures
-from t2x.world.preferences import Shown, near_miss, prompt_for, satisfies, show
+from t2x.world.preferences import Shown, near_miss, prompt_for, show
 from t2x.world.prompts import training_prompts
 from t2x.world.reward_auc import near_miss_metrics
 from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer
@@ -47,6 +47,7 @@ from t2x.world.training import (
     set_threads,
     write_metrics,
 )
+from t2x.world.truth import satisfies
 from t2x.world.weights import is_present, model_dir
 
 log = logging.getLogger(__name__)

@@ -9,15 +9,22 @@ it shows only in what the generator draws.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from t2x.world.render import Placed, layout, light_background, natural_order, render
-from t2x.world.scene import CLASSES, COLORS, INVERSE, MAX_OBJECTS, Group, Scene, sample_scene
-from t2x.world.split import has_held_out_pair
+from t2x.world.placing import fits_training, place
+from t2x.world.render import (
+    Placed,
+    dull_background,
+    layout,
+    light_background,
+    natural_order,
+    render,
+)
+from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene, sample_scene
 
 __all__ = [
     "DENSE_STYLE",
@@ -30,6 +37,7 @@ __all__ = [
     "plural",
     "sample_pair",
     "sample_told_layout",
+    "telling_styles",
     "training_scene",
 ]
 
@@ -135,6 +143,13 @@ STYLES: dict[str, Style] = {
     "junk": _junk_style,
     "poetic": _poetic_style,
 }
+
+
+def telling_styles(scene: Scene, styles: Iterable[str]) -> list[str]:
+    """Those of ``styles`` that tell all of ``scene``: tags have no words for a relation."""
+    return [s for s in styles if s != "tags" or scene.relation is None]
+
+
 # How often each style goes with each kind of picture.
 _STUDIO_STYLES = {
     "layout": 0.5,
@@ -188,26 +203,16 @@ _TASK_WEIGHTS = {
 
 
 def training_scene(rng: random.Random, *, easy: float = 0.0) -> Scene:
-    """Draw a scene without held-out pairs; ``easy`` is the share of extra one-object scenes
-    (curriculum)."""
+    """Draw a scene without held-out pairs, stated or shown by any places that it could take;
+    ``easy`` is the share of extra one-object scenes (curriculum)."""
     while True:
         if rng.random() < easy:
             task = rng.choice(("single_object", "colors"))
         else:
             task = rng.choices(list(_TASK_WEIGHTS), list(_TASK_WEIGHTS.values()))[0]
         scene = sample_scene(task, rng)
-        if not has_held_out_pair(scene):
+        if fits_training(scene):
             return scene
-
-
-def _training_layout(scene: Scene, rng: random.Random) -> list[Placed]:
-    """Place a scene so that a two-group picture shows no held-out relation, stated or not."""
-    if len(scene.groups) != 2 or scene.relation:
-        return layout(scene, rng)
-    while True:
-        stated = replace(scene, relation=rng.choice(tuple(INVERSE)))
-        if not has_held_out_pair(stated):
-            return layout(stated, rng)
 
 
 def _spoil(scene: Scene, rng: random.Random) -> Scene:
@@ -237,15 +242,9 @@ def _snapshot(scene: Scene, rng: random.Random) -> NDArray[np.uint8]:
     about."""
     while True:
         shown = _spoil(scene, rng)
-        if not has_held_out_pair(shown):
+        if fits_training(shown):
             break
-    placed = [
-        replace(p, x=p.x + rng.randint(-3, 3), y=p.y + rng.randint(-3, 3), slot="center")
-        for p in _training_layout(shown, rng)
-    ]
-    base = rng.uniform(0.8, 0.95)
-    r, g, b = (min(1.0, base + rng.uniform(-0.06, 0.06)) for _ in range(3))
-    return render(placed, (r, g, b))
+    return render(place(shown, rng, pushed=1), dull_background(rng, 0.95))
 
 
 def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
@@ -253,7 +252,7 @@ def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
     in its slot."""
     rng = random.Random(seed)
     scene = training_scene(rng)
-    placed = _training_layout(scene, rng)
+    placed = place(scene, rng)
     style = rng.choices(list(_STUDIO_STYLES), list(_STUDIO_STYLES.values()))[0]
     return STYLES[style](scene, placed, rng), placed
 
@@ -264,9 +263,9 @@ def sample_pair(seed: int, *, easy: float = 0.0) -> WebPair:
     scene = training_scene(rng, easy=easy)
     if rng.random() < _SNAPSHOT_FRACTION:
         style = rng.choices(list(_SNAPSHOT_STYLES), list(_SNAPSHOT_STYLES.values()))[0]
-        text = STYLES[style](scene, _training_layout(scene, rng), rng)
+        text = STYLES[style](scene, place(scene, rng), rng)
         return WebPair(text, _snapshot(scene, rng), scene, style, studio=False)
     style = rng.choices(list(_STUDIO_STYLES), list(_STUDIO_STYLES.values()))[0]
-    placed = _training_layout(scene, rng)
+    placed = place(scene, rng)
     text = STYLES[style](scene, placed, rng)
     return WebPair(text, render(placed, light_background(rng)), scene, style, studio=True)

@@ -1,8 +1,8 @@
 """The pretraining corpus of emoji-lm, drawn by number: captions, user prompts, paraphrases, facts,
 English, echoes.
 
-It holds no held-out pair and no held-out phrasing kind, and no request is answered by a caption:
-how to rewrite is for fine-tuning to teach.
+It holds no held-out pair, no held-out phrasing kind and no caption, prompt or echo of another
+split, and no request is answered by a caption: how to rewrite is for fine-tuning to teach.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from t2x.world.captions import STYLES, caption, training_scene
+from t2x.world.captions import STYLES, training_scene
 from t2x.world.english import restatement
-from t2x.world.kinds import KINDS
 from t2x.world.lexicon import COLOR_SYNONYMS, COLOR_THINGS, RIDDLES, SYNONYMS, plural_of
 from t2x.world.phrasing import articled
-from t2x.world.prompts import SEEN_KINDS, sample_prompt, split_of, training_prompt
+from t2x.world.placing import place
+from t2x.world.prompts import SEEN_KINDS, split_of, training_prompt, training_text
 from t2x.world.scene import CLASSES, COLORS
-from t2x.world.teacher import placeable
+from t2x.world.split import names_held_out_color
 
 __all__ = ["Turn", "corpus_text", "corpus_turns"]
 
@@ -43,11 +43,11 @@ def _chat(frames: tuple[str, ...], text: str, answer: str, rng: random.Random) -
 
 
 def _caption(rng: random.Random) -> list[Turn]:
-    style = rng.choice(tuple(STYLES))
-    scene = training_scene(rng)
-    if style == "layout":
-        scene = placeable(scene, rng)
-    return [Turn("text", caption(scene, style, rng.getrandbits(32)))]
+    while True:
+        scene = training_scene(rng)
+        text = STYLES[rng.choice(tuple(STYLES))](scene, place(scene, rng), rng)
+        if split_of(text) == "train":
+            return [Turn("text", text)]
 
 
 def _prompt(rng: random.Random) -> list[Turn]:
@@ -57,11 +57,8 @@ def _prompt(rng: random.Random) -> list[Turn]:
 def _paraphrase(rng: random.Random) -> list[Turn]:
     """Two ways to ask for one scene, both of seen kinds and of the training split."""
     first = training_prompt(rng.getrandbits(48))
-    kinds = [k for k in SEEN_KINDS if k != "typo" and KINDS[k].suits(first.scene)]
-    while True:
-        second = sample_prompt(first.scene, rng.choice(kinds), rng)
-        if split_of(second.text) == "train":
-            return _chat(_REPHRASE, first.text, second.text, rng)
+    kinds = [k for k in SEEN_KINDS if k != "typo"]
+    return _chat(_REPHRASE, first.text, training_text(first.scene, rng, kinds), rng)
 
 
 def _fact(rng: random.Random) -> list[Turn]:
@@ -103,15 +100,23 @@ def _invented(rng: random.Random) -> str:
 
 
 def _echo(rng: random.Random) -> list[Turn]:
-    if rng.random() < 0.4:
-        text = training_prompt(rng.getrandbits(48)).text
-    else:
+    known = rng.random() < 0.4
+    text = training_prompt(rng.getrandbits(48)).text if known else _jumble(rng)
+    return _chat(_ECHO, text, text, rng)
+
+
+def _jumble(rng: random.Random) -> str:
+    """Invented words and words of the world in any order, in which no colour meets the class that
+    it is held out for.
+    """
+    pool = (*CLASSES, *COLORS, "a", "the", "and", "near", "of")
+    while True:
         words = [_invented(rng) for _ in range(rng.randint(1, 4))]
-        pool = (*CLASSES, *COLORS, "a", "the", "and", "near", "of")
         words += rng.choices(pool, k=rng.randint(0, 4))
         rng.shuffle(words)
         text = " ".join(words)
-    return _chat(_ECHO, text, text, rng)
+        if split_of(text) == "train" and not names_held_out_color(text):
+            return text
 
 
 _SOURCES: dict[Callable[[random.Random], list[Turn]], float] = {

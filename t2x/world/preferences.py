@@ -10,35 +10,31 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from t2x.world.captions import STYLES, training_scene
-from t2x.world.prompts import KINDS, SEEN_KINDS, sample_prompt, split_of
-from t2x.world.render import COLOR_RGB, Placed, layout, light_background, render
+from t2x.world.captions import training_scene
+from t2x.world.placing import fits_training, place
+from t2x.world.prompts import training_caption, training_text
+from t2x.world.render import Placed, any_background, render
 from t2x.world.scene import CLASSES, COLORS, INVERSE, MAX_OBJECTS, RELATIONS, Group, Scene
 from t2x.world.split import has_held_out_pair
-from t2x.world.sprites import load_sprites
+from t2x.world.truth import faults, satisfies
 
 __all__ = [
     "PERTURBATIONS",
     "PreferencePair",
     "Shown",
-    "natural_colors",
     "near_miss",
     "perturb",
     "preference_pair",
     "prompt_for",
-    "satisfies",
     "show",
 ]
 
-MIN_OFFSET = 4.0  # pixels between the mean centres of two groups for a relation to hold
-_UNSURE_OFFSET = 3.0  # closer to MIN_OFFSET than this, it is left open
 _TEXT_STYLES = ("layout", "sentence", "tags", "stock", "plain", "poetic")
 _USER_SHARE = 0.7
 
@@ -54,48 +50,28 @@ class Shown:
 
 @dataclass(frozen=True)
 class PreferencePair:
-    """``prompt`` fits ``chosen`` better than ``rejected``, and ``reason`` says why.
+    """``prompt``, which asks for ``scene``, fits ``chosen`` better than ``rejected``; ``reason``
+    says why.
 
     ``degrade`` says which of the two, chosen and rejected, are to be corrupted.
     """
 
     prompt: str
+    scene: Scene
     chosen: Shown
     rejected: Shown
     reason: str
     degrade: tuple[bool, bool] = (False, False)
 
 
-def _safe_layout(scene: Scene, rng: random.Random, held_out: bool) -> list[Placed]:
-    """Place a scene so that a two-group picture shows no held-out relation, stated or not."""
-    while True:
-        stated = scene
-        if len(scene.groups) == 2 and scene.relation is None:
-            stated = replace(scene, relation=rng.choice(RELATIONS))
-        if held_out or not has_held_out_pair(stated):
-            return layout(stated, rng)
-
-
-def _background(rng: random.Random) -> tuple[float, float, float]:
-    """Mostly the light one, sometimes dull as a snapshot's or off in colour."""
-    if rng.random() < 0.6:
-        return light_background(rng)
-    base = rng.uniform(0.8, 0.97)
-    r, g, b = (min(1.0, base + rng.uniform(-0.06, 0.06)) for _ in range(3))
-    return r, g, b
-
-
 def show(scene: Scene, rng: random.Random, *, held_out: bool = False) -> Shown:
     """Draw ``scene``, its objects pushed about by up to three pixels one time in three.
 
-    ``held_out`` allows held-out pairs, for measuring; a scene that states one needs it.
+    ``held_out`` allows held-out pairs, for measuring; without it a scene that states one, or can't
+    be drawn without showing one, raises ``ValueError``.
     """
-    placed = _safe_layout(scene, rng, held_out)
-    if rng.random() < 0.33:
-        placed = [
-            replace(p, x=p.x + rng.randint(-3, 3), y=p.y + rng.randint(-3, 3)) for p in placed
-        ]
-    return Shown(scene, tuple(placed), render(placed, _background(rng)))
+    placed = place(scene, rng, pushed=0.33, held_out=held_out)
+    return Shown(scene, tuple(placed), render(placed, any_background(rng)))
 
 
 def prompt_for(shown: Shown, rng: random.Random) -> str:
@@ -103,12 +79,8 @@ def prompt_for(shown: Shown, rng: random.Random) -> str:
     this very layout.
     """
     if rng.random() >= _USER_SHARE:
-        return STYLES[rng.choice(_TEXT_STYLES)](shown.scene, list(shown.placed), rng)
-    kinds = [k for k in SEEN_KINDS if KINDS[k].suits(shown.scene)]
-    while True:
-        text = sample_prompt(shown.scene, rng.choice(kinds), rng).text
-        if split_of(text) == "train":
-            return text
+        return training_caption(shown.scene, list(shown.placed), rng, _TEXT_STYLES)
+    return training_text(shown.scene, rng)
 
 
 # ---- near misses -------------------------------------------------------------------------------
@@ -215,7 +187,7 @@ def perturb(scene: Scene, rng: random.Random, *, held_out: bool = False) -> tupl
     """Change one thing, so that a picture of the result does not show ``scene``; give it and the
     name of the change.
 
-    The result holds no held-out pair unless ``held_out`` allows it.
+    The result fits training unless ``held_out`` allows any.
     """
     names, weights = list(PERTURBATIONS), [w for _, w in PERTURBATIONS.values()]
     while True:
@@ -226,10 +198,27 @@ def perturb(scene: Scene, rng: random.Random, *, held_out: bool = False) -> tupl
             continue
         if changed is None or changed == scene:
             continue
-        if not held_out and has_held_out_pair(changed):
+        if not held_out and not fits_training(changed):
             continue
         if not _may_match(scene, changed):
             return changed, name
+
+
+def _may_match(wanted: Scene, shown: Scene) -> bool:
+    """Whether some picture of ``shown`` could show what ``wanted`` says, relations aside if
+    ``shown`` states none.
+    """
+    objects = [
+        Placed(g.cls, g.color, 0, 0, 0, "center") for g in shown.groups for _ in range(g.count)
+    ]
+    fits = satisfies(replace(wanted, relation=None), objects)
+    if wanted.relation and shown.relation:
+        a = {(g.cls, g.color): i for i, g in enumerate(wanted.groups)}
+        b = {(g.cls, g.color): i for i, g in enumerate(shown.mirrored().groups)}
+        same = shown.relation == wanted.relation and shown.groups == wanted.groups
+        turned = shown.mirrored().relation == wanted.relation and a == b
+        return fits is not False and (same or turned)
+    return fits is not False
 
 
 def near_miss(shown: Shown, rng: random.Random, *, held_out: bool = False) -> tuple[Shown, str]:
@@ -250,100 +239,7 @@ def _in_place(shown: Shown, scene: Scene, rng: random.Random) -> Shown:
     """The same layout in the colours of ``scene``, whose groups are those of ``shown`` in order."""
     colors = [g.color for g in scene.groups for _ in range(g.count)]
     placed = [replace(p, color=c) for p, c in zip(shown.placed, colors, strict=True)]
-    return Shown(scene, tuple(placed), render(placed, _background(rng)))
-
-
-# ---- truth -------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=64)
-def natural_colors(cls: str) -> frozenset[str]:
-    """Names of the two palette colours that lie nearest to the natural look: asking for one of
-    these is left open.
-    """
-    rgba = load_sprites()[cls]
-    mean = (rgba[..., :3] * rgba[..., 3:]).sum((0, 1)) / rgba[..., 3:].sum()
-    order = sorted(COLORS, key=lambda c: float(np.abs(mean * 255 - np.array(COLOR_RGB[c])).sum()))
-    return frozenset(order[:2])
-
-
-def _color_fits(cls: str, seen: str | None, wanted: str | None) -> bool | None:
-    if wanted is None or seen == wanted:
-        return True
-    if seen is None and wanted in natural_colors(cls):
-        return None
-    return False
-
-
-def _may_match(wanted: Scene, shown: Scene) -> bool:
-    """Whether some picture of ``shown`` could show what ``wanted`` says, relations aside if
-    ``shown`` states none.
-    """
-    objects = [
-        Placed(g.cls, g.color, 0, 0, 0, "center") for g in shown.groups for _ in range(g.count)
-    ]
-    fits = satisfies(replace(wanted, relation=None), objects)
-    if wanted.relation and shown.relation:
-        a = {(g.cls, g.color): i for i, g in enumerate(wanted.groups)}
-        b = {(g.cls, g.color): i for i, g in enumerate(shown.mirrored().groups)}
-        same = shown.relation == wanted.relation and shown.groups == wanted.groups
-        turned = shown.mirrored().relation == wanted.relation and a == b
-        return fits is not False and (same or turned)
-    return fits is not False
-
-
-def satisfies(scene: Scene, placed: Sequence[Placed]) -> bool | None:
-    """Whether objects show exactly ``scene``: True, False, or None where it is a matter of taste.
-
-    Exactly its classes and counts, colours right where stated, and the relation as the difference
-    of the groups' mean centres.
-    """
-    wanted = Counter[str]()
-    for g in scene.groups:
-        wanted[g.cls] += g.count
-    if wanted != Counter(p.cls for p in placed):
-        return False
-    return _assign(list(scene.groups), list(placed), scene.relation, [])
-
-
-def _assign(
-    groups: list[Group], rest: list[Placed], relation: str | None, done: list[list[Placed]]
-) -> bool | None:
-    """Give each group its objects in every possible way; the best one counts."""
-    if not groups:
-        return _relation_holds(relation, done) if relation else True
-    group = groups[0]
-    best: bool | None = False
-    for chosen in _subsets([p for p in rest if p.cls == group.cls], group.count):
-        fits = [_color_fits(p.cls, p.color, group.color) for p in chosen]
-        if False in fits:
-            continue
-        left = [p for p in rest if not any(p is c for c in chosen)]
-        below = _assign(groups[1:], left, relation, [*done, chosen])
-        here = None if (None in fits and below) else below
-        if here:
-            return True
-        if here is None:
-            best = None
-    return best
-
-
-def _subsets(items: list[Placed], size: int) -> list[list[Placed]]:
-    if size == 0:
-        return [[]]
-    return [
-        [items[i], *more] for i in range(len(items)) for more in _subsets(items[i + 1 :], size - 1)
-    ]
-
-
-def _relation_holds(relation: str, groups: list[list[Placed]]) -> bool | None:
-    first, second = groups
-    dx = float(np.mean([p.x for p in second]) - np.mean([p.x for p in first]))
-    dy = float(np.mean([p.y for p in second]) - np.mean([p.y for p in first]))
-    offset = {"left of": dx, "right of": -dx, "above": dy, "below": -dy}[relation]
-    if abs(offset - MIN_OFFSET) < _UNSURE_OFFSET:
-        return None
-    return offset > MIN_OFFSET
+    return Shown(scene, tuple(placed), render(placed, any_background(rng)))
 
 
 # ---- preferences -------------------------------------------------------------------------------
@@ -361,25 +257,40 @@ def preference_pair(seed: int) -> PreferencePair:
     prompt = prompt_for(right, rng)
     draw = rng.random()
     if draw < 1 / 6:
-        return PreferencePair(prompt, right, right, "corrupted", (False, True))
+        return PreferencePair(prompt, right.scene, right, right, "corrupted", (False, True))
     missed, name = near_miss(right, rng)
     if draw < 1 / 3:
-        return PreferencePair(prompt, missed, _worse(missed, right.scene, rng), "several changes")
+        while (worse := _worse(missed, right.scene, rng)) is None:
+            missed, _ = near_miss(right, rng)
+        return PreferencePair(prompt, right.scene, missed, worse, "several changes")
     both = rng.random() < 0.5
     degrade = (both, both) if rng.random() < 0.7 else (rng.random() < 0.5, rng.random() < 0.5)
-    return PreferencePair(prompt, right, missed, name, degrade)
+    return PreferencePair(prompt, right.scene, right, missed, name, degrade)
 
 
-def _worse(missed: Shown, wanted: Scene, rng: random.Random) -> Shown:
-    """Move two more changes away from ``wanted``: other classes throughout, or objects added."""
+def _worse(missed: Shown, wanted: Scene, rng: random.Random) -> Shown | None:
+    """Move up to two more changes away from ``wanted``; None where that makes it no worse."""
     scene = missed.scene
-    shared = {g.cls for g in wanted.groups}
     for _ in range(2):
-        kept = [i for i, g in enumerate(scene.groups) if g.cls in shared]
-        if kept:
-            i = rng.choice(kept)
-            options = [c for c in CLASSES if c not in shared | {g.cls for g in scene.groups}]
-            cls = rng.choice(options)
-            changed = _with(scene, i, Group(cls, None, scene.groups[i].count))
-            scene = changed if not has_held_out_pair(changed) else replace(changed, relation=None)
-    return show(scene, rng)
+        scene = _further(scene, wanted, rng)
+    worse = show(scene, rng)
+    return worse if faults(wanted, worse.placed) > faults(wanted, missed.placed) else None
+
+
+def _further(scene: Scene, wanted: Scene, rng: random.Random) -> Scene:
+    """Give a group whose class is wanted a class that is not, or add such an object; the scene
+    itself if neither can be done.
+    """
+    told = {g.cls for g in (*scene.groups, *wanted.groups)}
+    stranger = rng.choice([c for c in CLASSES if c not in told])
+    kept = [i for i, g in enumerate(scene.groups) if g.cls in {w.cls for w in wanted.groups}]
+    if kept and rng.random() < 0.7:
+        i = rng.choice(kept)
+        changed = _with(scene, i, Group(stranger, None, scene.groups[i].count))
+    elif scene.num_objects < MAX_OBJECTS:
+        changed = Scene((*scene.groups, Group(stranger)))
+    else:
+        return scene
+    if has_held_out_pair(changed):
+        changed = replace(changed, relation=None)
+    return changed if fits_training(changed) else scene

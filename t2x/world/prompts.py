@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from t2x.world.captions import STYLES, telling_styles
 from t2x.world.kinds import HELD_OUT_KINDS, KINDS, PLAIN_KINDS
+from t2x.world.render import Placed
 from t2x.world.scene import TASKS, Scene, sample_scene
 from t2x.world.split import has_held_out_pair
 
@@ -26,8 +29,10 @@ __all__ = [
     "kinds_for",
     "sample_prompt",
     "split_of",
+    "training_caption",
     "training_prompt",
     "training_prompts",
+    "training_text",
     "validation_prompts",
 ]
 
@@ -141,6 +146,33 @@ def training_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
     return [training_prompt(rng.getrandbits(48)) for _ in range(n)]
 
 
+def training_text(scene: Scene, rng: random.Random, kinds: Sequence[str] = SEEN_KINDS) -> str:
+    """A user's words for ``scene``, of the training split, in one of ``kinds`` that can tell it.
+
+    ``kinds`` must hold one that has many ways to tell any scene, or the search may not end.
+    """
+    fit = [k for k in kinds if KINDS[k].suits(scene)]
+    while True:
+        text = sample_prompt(scene, rng.choice(fit), rng).text
+        if split_of(text) == "train":
+            return text
+
+
+def training_caption(
+    scene: Scene, placed: list[Placed], rng: random.Random, styles: Sequence[str]
+) -> str:
+    """A caption that tells ``scene`` in one of ``styles``, of the training split as a user's words
+    are: plain captions read like them.
+
+    ``styles`` must hold one with many ways to tell any scene (poetic), or the search may not end.
+    """
+    fit = telling_styles(scene, styles)
+    while True:
+        text = STYLES[rng.choice(fit)](scene, placed, rng)
+        if split_of(text) == "train":
+            return text
+
+
 def _balanced(
     n: int, rng: random.Random, pattern: tuple[str, ...], *, split: str, held_out: bool
 ) -> list[UserPrompt]:
@@ -174,7 +206,8 @@ def validation_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
     """``n`` prompts to tune on: balanced over the tasks, 55 % plain, seen kinds and unheld pairs
     only.
 
-    Their texts are in no training set, and never among ``held_out_prompts``, whatever the seeds.
+    Their texts are in the training set of no language or reward model, and never among
+    ``held_out_prompts``, whatever the seeds. The generator's own captions are not split by text.
     """
     rng = random.Random(f"validation {seed}")
     return _balanced(n, rng, _VALIDATION_PATTERN, split="validation", held_out=False)

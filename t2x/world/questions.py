@@ -4,7 +4,7 @@ Four kinds. *verify*: does the picture show exactly what a text says, in the for
 et al. 2024, arXiv 2404.01291); half of them true, the false ones mostly wrong in one thing.
 *atomic*: presence, counts, colours, sides, places. *caption*: the picture object by object, or as
 people say it. *text*: the same content in plain words, which needs no picture and teaches the
-words. No text holds a held-out pair or is of a held-out phrasing kind.
+words. No text holds a held-out pair, is of a held-out phrasing kind or of another split.
 """
 
 from __future__ import annotations
@@ -12,16 +12,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 from t2x.world.captions import NUMBER_WORDS, STYLES, plural, training_scene
-from t2x.world.kinds import KINDS, PLAIN_KINDS
+from t2x.world.kinds import PLAIN_KINDS
 from t2x.world.phrasing import articled
-from t2x.world.prompts import SEEN_KINDS, sample_prompt, split_of, training_prompt
-from t2x.world.render import SLOT_CENTERS, Placed, layout, natural_order
+from t2x.world.prompts import (
+    SEEN_KINDS,
+    sample_prompt,
+    split_of,
+    training_caption,
+    training_prompt,
+    training_text,
+)
+from t2x.world.render import SLOT_CENTERS, Placed, natural_order
 from t2x.world.scene import CLASSES, COLORS, INVERSE, MAX_OBJECTS, Group, Scene
-from t2x.world.shown import NAMELESS, Shown, offset, shows, told_scene
+from t2x.world.shown import NAMELESS, Shown, told_scene
 from t2x.world.split import has_held_out_pair
+from t2x.world.truth import SURE_OFFSET, offset, satisfies
 
 __all__ = [
     "DESCRIBE",
@@ -80,16 +87,13 @@ def _text(
     caption.
     """
     if rng.random() < 0.3 * (1 - plain) and kinds is SEEN_KINDS:
-        style = rng.choice(_CAPTION_STYLES)
-        if style != "tags" or scene.relation is None:  # tags tell no sides
-            return STYLES[style](scene, layout(scene, rng), rng)
-    fit = [k for k in kinds if KINDS[k].suits(scene)]
-    for attempt in count():  # every plain text of a scene may belong to another split
-        is_plain = attempt < _TRIES and rng.random() < plain
-        text = sample_prompt(scene, rng.choice(PLAIN_KINDS if is_plain else fit), rng).text
-        if split_of(text) == "train":
-            break
-    return text
+        return training_caption(scene, [], rng, _CAPTION_STYLES)  # none of these tells places
+    if rng.random() < plain:
+        for _ in range(_TRIES):  # every plain text of a scene may belong to another split
+            text = sample_prompt(scene, rng.choice(PLAIN_KINDS), rng).text
+            if split_of(text) == "train":
+                return text
+    return training_text(scene, rng, kinds)
 
 
 # ---- a scene wrong in one thing -----------------------------------------------------------------
@@ -187,12 +191,15 @@ def _false_scene(shown: Shown, rng: random.Random, *, easy: float) -> Scene:
         else:
             change = rng.choices(list(_CHANGES), list(_CHANGES.values()))[0]
             changed = change(true, rng)
-        if changed and not has_held_out_pair(changed) and shows(changed, shown.objects) is False:
+        if changed and not has_held_out_pair(changed) and _breaks(shown, changed):
             return changed
-    while True:
-        scene = training_scene(rng)
-        if shows(scene, shown.objects) is False:
-            return scene
+    while not _breaks(shown, scene := training_scene(rng)):
+        pass
+    return scene
+
+
+def _breaks(shown: Shown, scene: Scene) -> bool:
+    return satisfies(scene, shown.objects) is False
 
 
 def fault(scene: Scene, objects: Sequence[Placed]) -> str:
@@ -269,7 +276,7 @@ def _presence(shown: Shown, rng: random.Random) -> Turn:
         return Turn(f"Is there {articled(cls)}?", "yes" if found else "no", "atomic")
     if has_held_out_pair(Scene((Group(cls, color),))):
         return _how_many(shown, rng)
-    verdicts = {shows(Scene((Group(cls, color),)), [o]) for o in shown.objects}
+    verdicts = {satisfies(Scene((Group(cls, color),)), [o]) for o in shown.objects}
     if True not in verdicts and None in verdicts:
         return _how_many(shown, rng)
     answer = "yes" if True in verdicts else "no"
@@ -294,7 +301,7 @@ def _side(shown: Shown, rng: random.Random) -> Turn:
     relation = rng.choice(tuple(INVERSE))
     stated = Scene((Group(first.cls), Group(second.cls)), relation)
     value = offset(relation, [first], [second])
-    if has_held_out_pair(stated) or abs(value) < 7:
+    if has_held_out_pair(stated) or abs(value) < SURE_OFFSET:
         return _place(shown, rng)
     words = f"to the {relation}" if "of" in relation else relation
     answer = "yes" if value > 0 else "no"
@@ -308,8 +315,8 @@ def _place(shown: Shown, rng: random.Random) -> Turn:
         found = [o for o in shown.objects if o.slot == slot]
         if found or all(" " in o.slot for o in shown.objects):
             answer = _words(found[0]) if found else "nothing"
-            return Turn(f"What is at the {slot}?", answer, "atomic")
-    return Turn(f"What is at the {p.slot}?", _words(p), "atomic")
+            return Turn(f"What is at the {slot}?", f"{slot}: {answer}", "atomic")
+    return Turn(f"What is at the {p.slot}?", f"{p.slot}: {_words(p)}", "atomic")
 
 
 _ATOMIC = {_how_many: 0.25, _presence: 0.25, _color: 0.15, _side: 0.25, _place: 0.1}
@@ -324,9 +331,12 @@ def _said_turn(shown: Shown, rng: random.Random) -> Turn | None:
 
 def _text_turn(rng: random.Random) -> Turn:
     """A user's prompt of another scene and what it means in plain words."""
-    prompt = training_prompt(rng.getrandbits(48))
-    plain = STYLES["sentence"](prompt.scene, [], rng).removeprefix("exactly ")
-    return Turn(_PLAINLY.format(prompt.text), plain.partition(" on a plain")[0], "text")
+    while True:
+        prompt = training_prompt(rng.getrandbits(48))
+        sentence = STYLES["sentence"](prompt.scene, [], rng).removeprefix("exactly ")
+        plain = sentence.partition(" on a plain")[0]
+        if split_of(plain) == "train":  # a user may type the very same
+            return Turn(_PLAINLY.format(prompt.text), plain, "text")
 
 
 def sample_turns(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,11 @@ from t2x.world.sprites import load_sprites
 __all__ = [
     "COLOR_RGB",
     "IMAGE_SIZE",
+    "QUADRANTS",
     "SLOT_CENTERS",
     "Placed",
+    "any_background",
+    "dull_background",
     "layout",
     "natural_order",
     "render",
@@ -53,7 +57,7 @@ SLOT_CENTERS: dict[str, tuple[int, int]] = {
     "bottom left": (16, 48),
     "bottom right": (48, 48),
 }
-_QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
+QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
 _HALF = {"left of": "left", "right of": "right", "above": "top", "below": "bottom"}
 _OPPOSITE = {"left": "right", "right": "left", "top": "bottom", "bottom": "top"}
 _OUTLINE = np.array([0.25, 0.25, 0.27], np.float32)
@@ -86,7 +90,7 @@ def _slots(scene: Scene, rng: random.Random) -> list[list[str]]:
             _half_slots(half, group.count)
             for half, group in zip((side, _OPPOSITE[side]), scene.groups, strict=True)
         ]
-    free = rng.sample(_QUADRANTS, scene.num_objects)
+    free = rng.sample(QUADRANTS, scene.num_objects)
     return [[free.pop() for _ in range(group.count)] for group in scene.groups]
 
 
@@ -203,8 +207,24 @@ def render_scene(scene: Scene, seed: int) -> NDArray[np.uint8]:
     return render(placed, light_background(rng))
 
 
-def light_background(rng: random.Random) -> tuple[float, float, float]:
-    """Draw a near-white background."""
-    base = rng.uniform(0.93, 0.99)
-    r, g, b = (min(1.0, base + rng.uniform(-0.02, 0.02)) for _ in range(3))
+Rgb: TypeAlias = "tuple[float, float, float]"
+
+
+def _tinted(base: float, spread: float, rng: random.Random) -> Rgb:
+    r, g, b = (min(1.0, base + rng.uniform(-spread, spread)) for _ in range(3))
     return r, g, b
+
+
+def light_background(rng: random.Random) -> Rgb:
+    """Draw a near-white background."""
+    return _tinted(rng.uniform(0.93, 0.99), 0.02, rng)
+
+
+def dull_background(rng: random.Random, brightest: float = 0.97) -> Rgb:
+    """Draw a background as of a snapshot: dull, or off in colour."""
+    return _tinted(rng.uniform(0.8, brightest), 0.06, rng)
+
+
+def any_background(rng: random.Random) -> Rgb:
+    """Draw a background as reward models see them: six in ten light, the others dull."""
+    return light_background(rng) if rng.random() < 0.6 else dull_background(rng)

@@ -11,10 +11,10 @@ import random
 from dataclasses import replace
 from itertools import pairwise
 
-from t2x.world.captions import STYLES, caption
-from t2x.world.prompts import UserPrompt, training_prompt
+from t2x.world.captions import STYLES, caption, telling_styles
+from t2x.world.placing import allowed_relations, fits_training, place
+from t2x.world.prompts import UserPrompt, split_of, training_prompt
 from t2x.world.scene import Scene
-from t2x.world.split import has_held_out_relation
 
 __all__ = ["MISSING_KINDS", "STYLE_SHARES", "placeable", "plan", "teacher_pair", "teaching_prompt"]
 
@@ -43,19 +43,19 @@ def plan(scene: Scene) -> str:
 
 
 def placeable(scene: Scene, rng: random.Random) -> Scene:
-    """Give two groups a relation to be laid out by, so that no layout shows a held-out one.
+    """Give two groups a relation to be laid out by: one that puts the first group first in reading
+    order (left or top) where the split allows it.
 
-    The first group comes first in reading order (left or top) where the split allows it. Colours
-    don't matter. Raises ValueError if all four relations are held out, as for no two classes they
-    are.
+    Colours don't matter. Raises ValueError if all four relations are held out, as for no two
+    classes they are.
     """
     if len(scene.groups) != 2 or scene.relation:
         return scene
+    allowed = allowed_relations(scene)
     first, last = ["left of", "above"], ["right of", "below"]
     for relation in (*rng.sample(first, 2), *rng.sample(last, 2)):
-        stated = replace(scene, relation=relation)
-        if not has_held_out_relation(stated):
-            return stated
+        if relation in allowed:
+            return replace(scene, relation=relation)
     raise ValueError(f"every relation of {scene} is held out")
 
 
@@ -63,20 +63,29 @@ def _layout_in_order(scene: Scene, rng: random.Random) -> str:
     """A layout that lists groups in the scene's order, if a few throws of the places give one."""
     names = [f"{g.color} {g.cls}." if g.color else f" {g.cls}." for g in scene.groups]
     for _ in range(1 if scene.relation else _THROWS):
-        text = caption(scene, "layout", rng.getrandbits(32))
+        text = STYLES["layout"](scene, place(scene, rng), rng)
         if all(text.rfind(one) < text.find(other) for one, other in pairwise(names)):
             break
     return text
 
 
 def teacher_pair(prompt: UserPrompt, rng: random.Random) -> tuple[str, str]:
-    """Reasoning and answer for one training prompt, the style drawn from ``STYLE_SHARES``."""
-    # Tags have no words for a relation, and a teacher is right about the content.
-    shares = {k: v for k, v in STYLE_SHARES.items() if k != "tags" or not prompt.scene.relation}
-    style = rng.choices(list(shares), list(shares.values()))[0]
-    if style == "layout":
-        return plan(prompt.scene), _layout_in_order(placeable(prompt.scene, rng), rng)
-    return plan(prompt.scene), caption(prompt.scene, style, rng.getrandbits(32))
+    """Reasoning and answer for one training prompt, the style drawn from ``STYLE_SHARES``.
+
+    A plain answer is of the training split, since a user may type the very same. The other styles
+    are no user's: there every scene is answered.
+    """
+    scene = prompt.scene
+    shares = {k: STYLE_SHARES[k] for k in telling_styles(scene, STYLE_SHARES)}
+    if not fits_training(scene):  # three groups that every layout puts on held-out sides
+        del shares["layout"]
+    while True:
+        style = rng.choices(list(shares), list(shares.values()))[0]
+        if style == "layout":
+            return plan(scene), _layout_in_order(placeable(scene, rng), rng)
+        answer = caption(scene, style, rng.getrandbits(32))
+        if style != "plain" or split_of(answer) == "train":
+            return plan(scene), answer
 
 
 def teaching_prompt(seed: int) -> UserPrompt:

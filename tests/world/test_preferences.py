@@ -1,58 +1,28 @@
-"""Scene truth: what satisfies what, near misses, prompts and preferences without held-out pairs."""
+"""Near misses, prompts and preferences: true, and fixed by their number."""
 
 from __future__ import annotations
 
 import random
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from t2x.world.captions import training_scene
+from t2x.world.placing import fits_training
 from t2x.world.preferences import (
     PERTURBATIONS,
     near_miss,
     perturb,
     preference_pair,
     prompt_for,
-    satisfies,
     show,
 )
-from t2x.world.render import Placed
-from t2x.world.scene import Group, Scene
-from t2x.world.split import has_held_out_pair
-
-
-def placed(cls: str, color: str | None = None, x: int = 32, y: int = 32) -> Placed:
-    return Placed(cls, color, x, y, 24, "center")
-
-
-CAT_LEFT_OF_DOG = Scene((Group("cat"), Group("dog")), "left of")
-
-
-@pytest.mark.parametrize(
-    ("scene", "objects", "expected"),
-    [
-        (Scene((Group("cat"),)), [placed("cat", "red")], True),
-        (Scene((Group("cat", "red"),)), [placed("cat", "red")], True),
-        (Scene((Group("cat", "red"),)), [placed("cat", "blue")], False),
-        (Scene((Group("banana", "yellow"),)), [placed("banana")], None),
-        (Scene((Group("cat"),)), [placed("cat"), placed("dog")], False),
-        (Scene((Group("cat", None, 2),)), [placed("cat")], False),
-        (CAT_LEFT_OF_DOG, [placed("cat", x=16), placed("dog", x=48)], True),
-        (CAT_LEFT_OF_DOG, [placed("cat", x=48), placed("dog", x=16)], False),
-        (CAT_LEFT_OF_DOG, [placed("cat", y=10, x=30), placed("dog", y=50, x=33)], None),
-        (CAT_LEFT_OF_DOG, [placed("cat", y=10), placed("dog", y=50)], False),
-    ],
-)
-def test_satisfies(scene: Scene, objects: list[Placed], expected: bool | None) -> None:
-    assert satisfies(scene, objects) is expected
-
-
-def test_satisfies_finds_the_right_assignment() -> None:
-    """A cat of any colour and a red one: whichever is listed first, both can be served."""
-    scene = Scene((Group("cat"), Group("cat", "red")))
-    assert satisfies(scene, [placed("cat", "red"), placed("cat", "blue")]) is True
-    assert satisfies(scene, [placed("cat", "green"), placed("cat", "blue")]) is False
+from t2x.world.prompts import training_prompts
+from t2x.world.scene import CLASSES, COLORS, Group, Scene
+from t2x.world.split import has_held_out_pair, is_held_out_color, is_held_out_relation
+from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer
+from t2x.world.truth import faults, satisfies
 
 
 @pytest.fixture(scope="module")
@@ -82,31 +52,41 @@ def test_one_change_keeps_the_rest(rng: random.Random) -> None:
         assert difference in expected, (kind, scene, changed)
 
 
-def test_prompts_are_of_the_training_split(rng: random.Random) -> None:
-    from t2x.world.prompts import split_of
-    from t2x.world.tokenizer import MAX_TOKENS
-
+def test_prompts_vary_and_fit_the_tokenizer(rng: random.Random) -> None:
+    tokenizer = build_clip_tokenizer(p.text for p in training_prompts(300))
     shown = show(training_scene(rng), rng)
     texts = {prompt_for(shown, rng) for _ in range(200)}
     assert len(texts) > 40
-    assert all(len(t.split()) < MAX_TOKENS for t in texts)
-    user = [t for t in texts if split_of(t) == "train"]
-    assert len(user) > 0.6 * len(texts)
+    assert all(len(ids) <= MAX_TOKENS for ids in tokenizer(list(texts)).input_ids)
+
+
+def test_a_prompt_for_a_relation_always_tells_it() -> None:
+    """Tags have no words for it: the flipped picture would fit them as well."""
+    rng = random.Random(5)
+    shown = show(Scene((Group("bus"), Group("pizza")), "left of"), rng)
+    texts = [prompt_for(shown, rng) for _ in range(400)]
+    assert any("exactly" in t for t in texts)  # careful captions are among them
+    assert not any(t.startswith(("bus, pizza, ", "pizza, bus, ")) for t in texts)
 
 
 def test_preferences_are_fixed_by_their_number_and_true() -> None:
     reasons = set()
-    for number in range(60):
-        pair, again = preference_pair(number), preference_pair(number)
-        assert pair.prompt == again.prompt
-        assert np.array_equal(pair.rejected.picture, again.rejected.picture)
+    for number in range(300):
+        pair = preference_pair(number)
         reasons.add(pair.reason)
+        if number < 20:
+            again = preference_pair(number)
+            assert pair.prompt == again.prompt
+            assert np.array_equal(pair.rejected.picture, again.rejected.picture)
         if pair.reason == "corrupted":
             assert pair.degrade == (False, True)
             assert np.array_equal(pair.chosen.picture, pair.rejected.picture)
-        elif pair.reason != "several changes":
-            assert satisfies(pair.chosen.scene, pair.chosen.placed) is True
-            assert satisfies(pair.chosen.scene, pair.rejected.placed) is False
+            continue
+        few, many = (faults(pair.scene, s.placed) for s in (pair.chosen, pair.rejected))
+        assert few < many, (number, pair.reason)
+        assert (few > 0) == (pair.reason == "several changes")
+        assert satisfies(pair.scene, pair.chosen.placed) is (few == 0)
+        assert satisfies(pair.scene, pair.rejected.placed) is False
     assert {"corrupted", "several changes", "flip", "recount"} <= reasons
 
 
@@ -119,3 +99,23 @@ def test_near_misses_of_near_misses_are_wrong_and_whole() -> None:
             missed, _name = near_miss(shown, rng)
             assert satisfies(shown.scene, missed.placed) is False
             shown = missed
+
+
+def test_a_scene_that_training_may_not_show_is_refused_by_name() -> None:
+    cls, color = next((c, k) for c in CLASSES for k in COLORS if is_held_out_color(c, k))
+    scene = Scene((Group(cls, color),))
+    with pytest.raises(ValueError, match=f"held out is {color} {cls}; .*held_out=True"):
+        show(scene, random.Random(0))
+    assert show(scene, random.Random(0), held_out=True).placed[0].color == color
+    cls = next(c for c in CLASSES if is_held_out_relation(c, "above"))
+    scene = Scene((Group(cls), Group("cat" if cls != "cat" else "dog")), "above")
+    with pytest.raises(ValueError, match=f"held out is {cls} above"):
+        show(scene, random.Random(0))
+
+
+def test_three_groups_without_any_allowed_places_are_refused() -> None:
+    triples = (Scene(tuple(map(Group, names))) for names in combinations(CLASSES, 3))
+    scene = next(s for s in triples if not fits_training(s))
+    with pytest.raises(ValueError, match="any places of its groups"):
+        show(scene, random.Random(0))
+    assert len(show(scene, random.Random(0), held_out=True).placed) == 3

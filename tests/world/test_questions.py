@@ -13,8 +13,9 @@ from t2x.world.questions import VERIFY, Turn, description, fault, sample_turns, 
 from t2x.world.render import Placed
 from t2x.world.rules import parse
 from t2x.world.scene import CLASSES, COLORS, Group, Scene
-from t2x.world.shown import NAMELESS, Shown, draw_shown, patch_labels, shows, told_scene
+from t2x.world.shown import NAMELESS, Shown, draw_shown, patch_labels, told_scene
 from t2x.world.split import has_held_out_pair
+from t2x.world.truth import satisfies
 
 
 def _placed(cls: str, color: str | None, x: int, y: int, slot: str = "center") -> Placed:
@@ -23,42 +24,6 @@ def _placed(cls: str, color: str | None, x: int, y: int, slot: str = "center") -
 
 CAT = _placed("cat", "red", 16, 32, "left")
 DOG = _placed("dog", None, 48, 36, "right")
-
-
-@pytest.mark.parametrize(
-    ("scene", "truth"),
-    [
-        (Scene((Group("cat", "red"), Group("dog"))), True),
-        (Scene((Group("cat"), Group("dog"))), True),  # any colour where none is stated
-        (Scene((Group("cat", "blue"), Group("dog"))), False),
-        (Scene((Group("cat", "red"),)), False),  # a dog too many
-        (Scene((Group("cat", "red"), Group("dog"), Group("bus"))), False),
-        (Scene((Group("cat", "red", 2), Group("dog"))), False),
-        (Scene((Group("cat", "red"), Group("horse"))), False),
-        (Scene((Group("cat"), Group("dog", "blue"))), False),  # a natural dog is not blue
-        (Scene((Group("cat"), Group("dog")), "left of"), True),
-        (Scene((Group("dog"), Group("cat")), "right of"), True),
-        (Scene((Group("cat"), Group("dog")), "right of"), False),
-        (Scene((Group("cat"), Group("dog")), "above"), None),  # four pixels: too close to call
-        (Scene((Group("cat", "blue"), Group("dog")), "above"), False),
-    ],
-)
-def test_shows_is_strict(scene: Scene, truth: bool | None) -> None:
-    assert shows(scene, [CAT, DOG]) is truth
-    assert shows(scene, [DOG, CAT]) is truth
-
-
-def test_shows_gives_colors_to_objects_of_one_class() -> None:
-    objects = [_placed("cat", "red", 16, 32), _placed("cat", "blue", 48, 32)]
-    both = Scene((Group("cat", "blue"), Group("cat", "red")), "right of")
-    assert shows(both, objects) is True
-    assert shows(Scene((Group("cat", "red", 2),)), objects) is False
-    assert shows(Scene((Group("cat", None, 2),)), objects) is True
-
-
-def test_a_natural_color_is_left_open() -> None:
-    assert shows(Scene((Group("apple", "red"),)), [_placed("apple", None, 32, 32)]) is None
-    assert shows(Scene((Group("apple", "blue"),)), [_placed("apple", None, 32, 32)]) is False
 
 
 def test_told_scenes_are_true_and_of_the_training_split() -> None:
@@ -72,7 +37,7 @@ def test_told_scenes_are_true_and_of_the_training_split() -> None:
         scene = told_scene(objects, rng)
         if scene is not None:
             told += 1
-            assert shows(scene, objects) is True
+            assert satisfies(scene, objects) is True
             assert not has_held_out_pair(scene)
     assert told > 270
 
@@ -118,7 +83,7 @@ def test_verify_answers_agree_with_a_parser(turns: list[tuple[Shown, Turn]]) -> 
         scene = parse(match[1])
         if scene is None or "background" in match[1] or "scene of" in match[1]:
             continue
-        same = shows(scene, shown.objects) is (turn.answer == "yes")
+        same = satisfies(scene, shown.objects) is (turn.answer == "yes")
         agreed += same
         differed += not same
         held_out += same and has_held_out_pair(scene)
@@ -148,7 +113,7 @@ def test_atomic_counts_and_colors_are_true(turns: list[tuple[Shown, Turn]]) -> N
             seen = {p.color or "natural" for p in shown.objects if p.cls == cls}
             assert seen == {turn.answer}
     assert counted > 200
-    assert colored > 100
+    assert colored > 80
 
 
 def test_sides_are_true(turns: list[tuple[Shown, Turn]]) -> None:
