@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ __all__ = [
     "Budget",
     "Ema",
     "autocast",
+    "build_optimizer",
     "descend",
     "learning_rate",
     "run_training",
@@ -101,6 +102,18 @@ def learning_rate(fraction: float, peak: float, *, warmup: float = 0.02) -> floa
         return peak * max(fraction / warmup, 0.01)
     decayed = max(0.0, (fraction - 0.5) / 0.5)
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * decayed)))
+
+
+def build_optimizer(
+    parameters: Iterable[nn.Parameter], peak: float, *, betas: tuple[float, float] = (0.9, 0.98)
+) -> torch.optim.AdamW:
+    """AdamW with a decay of 0.05 on matrices and none on vectors and scalars."""
+    parameters = list(parameters)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.05},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=peak, betas=betas)
 
 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
