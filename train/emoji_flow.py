@@ -59,6 +59,7 @@ SIGMA_MEAN, SIGMA_STD = 1.3, 1.1
 WIDTH = 192
 DEFAULT_MINUTES = 120.0
 POOL = 60_000  # distinct pictures; their latents are kept once made
+MADE_TOGETHER = 32
 EASY_UNTIL, EASY = 12_000, 0.5  # curriculum: the first pictures are one-object scenes more often
 SETTINGS = {"num_inference_steps": 8, "guidance_scale": 3.0, "height": 64, "width": 64}
 
@@ -132,16 +133,16 @@ class LatentPool:
         index = torch.where(
             number < self.easy, number, self.easy + (number - self.easy) % self.size
         )
-        missing = index[~self.known[index]]
-        if len(missing):
-            self._make(missing)
+        for group in (index[~self.known[index]] // MADE_TOGETHER).unique().tolist():
+            self._make(slice(group * MADE_TOGETHER, (group + 1) * MADE_TOGETHER))
         return self.latents[index].float(), self.ids[index].long()
 
     @torch.no_grad()
-    def _make(self, index: Tensor) -> None:
+    def _make(self, index: slice) -> None:
+        """Always in the same groups: the last bit of a latent depends on the batch it is in."""
         pairs = [
             sample_pair(self.offset + i, easy=EASY if i < self.easy else 0.0)
-            for i in index.tolist()
+            for i in range(*index.indices(len(self.known)))
         ]
         with autocast():
             pictures = to_pictures([p.picture for p in pairs]) * 2 - 1

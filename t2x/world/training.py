@@ -167,6 +167,26 @@ class _Clock:
         self._since = time.monotonic()
 
 
+class _Log:
+    """What the steps gave: means over ``_LOG_EVERY`` of them, a line each, and the last as text."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        _cut(path, step)
+        self.path, self.note = path, ""
+        self._sums: dict[str, float] = {}
+        self._counted = 0
+
+    def add(self, step: int, seconds: float, values: Mapping[str, float | Tensor]) -> None:
+        for key, value in values.items():
+            self._sums[key] = self._sums.get(key, 0.0) + float(value)
+        self._counted += 1
+        if step % _LOG_EVERY == 0:
+            means = {key: total / self._counted for key, total in self._sums.items()}
+            _append(self.path, {"step": step, "seconds": round(seconds, 1), **means})
+            self.note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
+            self._sums, self._counted = {}, 0
+
+
 def run_training(
     name: str,
     step_fn: Callable[[int, float], Mapping[str, float | Tensor]],
@@ -196,9 +216,8 @@ def run_training(
     if not resume:
         checkpoint.path.unlink(missing_ok=True)
     step, saved = checkpoint.load()
-    log_file, curve_file = folder / "log.jsonl", folder / "curve.jsonl"
-    _cut(log_file, step)
-    _cut(curve_file, step)
+    log, curve = _Log(folder / "log.jsonl", step), folder / "curve.jsonl"
+    _cut(curve, step)
     clock = _Clock(saved)
 
     def keep(step: int) -> float:
@@ -206,23 +225,16 @@ def run_training(
             checkpoint.save(step, seconds)
             found = on_checkpoint(step) if on_checkpoint else None
             if found:
-                _cut(curve_file, step - 1)  # a run that was done already measures its end again
-                _append(curve_file, {"step": step, **found})
+                _cut(curve, step - 1)  # a run that was done already measures its end again
+                _append(curve, {"step": step, **found})
         return seconds
 
-    sums: dict[str, float] = {}
-    counted, note = 0, ""
     with _bar(name, 1.0) as advance:
         while (fraction := budget.fraction(step, clock.seconds())) < 1:
-            for key, value in step_fn(step, fraction).items():
-                sums[key] = sums.get(key, 0.0) + float(value)
-            step, counted = step + 1, counted + 1
-            if step % _LOG_EVERY == 0:
-                means = {k: v / counted for k, v in sums.items()}
-                _append(log_file, {"step": step, "seconds": round(clock.seconds(), 1), **means})
-                note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
-                sums, counted = {}, 0
-            advance(fraction, note or f"step {step}")
+            values = step_fn(step, fraction)
+            step += 1
+            log.add(step, clock.seconds(), values)
+            advance(fraction, log.note or f"step {step}")
             if clock.seconds() - saved > _CHECKPOINT_SECONDS:
                 saved = keep(step)
     return step, keep(step)
