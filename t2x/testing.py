@@ -146,18 +146,6 @@ def tiny_open_clip(seed: int = 0, *, size: int = 64) -> tuple[Any, Any]:
     return model, tokenize
 
 
-def flow_scheduler(**changes: Any) -> Any:
-    """Build the flow-matching DPM-Solver of the embedded generators."""
-    from diffusers import DPMSolverMultistepScheduler
-
-    settings = {
-        "prediction_type": "flow_prediction",
-        "use_flow_sigmas": True,
-        "steps_offset": 1,  # without effect on flow sigmas; StableDiffusionPipeline wants it
-    }
-    return DPMSolverMultistepScheduler(**{**settings, **changes})
-
-
 def tiny_vae(seed: int = 0, **changes: Any) -> Any:
     """Build an AutoencoderKL that shrinks pictures by 4, with 4 latent channels."""
     from diffusers import AutoencoderKL
@@ -220,6 +208,8 @@ def tiny_stable_diffusion(seed: int = 0, *, guidance_embedding: int | None = Non
     distilled models do, and classifier-free guidance is off.
     """
     from diffusers import StableDiffusionPipeline
+
+    from t2x.world.flow import flow_scheduler
 
     tokenizer = tiny_clip_tokenizer()
     with fixed_weights(seed):

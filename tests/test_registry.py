@@ -150,7 +150,7 @@ def test_a_card_is_read_like_one_of_a_hub(monkeypatch, tmp_path):
     monkeypatch.setattr(weights, "MODELS", tmp_path)
     folder = tmp_path / "emoji-clip"
     folder.mkdir()
-    (folder / "model.safetensors").touch()
+    (folder / "open_clip_model.safetensors").touch()
     with pytest.raises(T2XError, match="no card"):
         weights.model_card("emoji-clip")
     (folder / "README.md").write_text("---\nauc: 0.9\n---\n\n# A card\n")

@@ -28,6 +28,7 @@ from t2x.world.corruption import corrupt, to_pictures
 from t2x.world.reward_auc import auc
 from t2x.world.training import (
     Budget,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
@@ -36,7 +37,7 @@ from t2x.world.training import (
 )
 from t2x.world.weights import require_model
 
-from .emoji_clip import VAE_SHARE, build_optimizer, load_drawer
+from .emoji_clip import VAE_SHARE, load_drawer
 
 HIDDEN = 64
 PICTURES, HELD_OUT = 6_000, 600
@@ -126,7 +127,7 @@ def main(
     data, ratings = embed(clip, (seed << 24) + HELD_OUT, pictures, vae=autoencoder)
     torch.manual_seed(seed)
     head = build_head(data.shape[1])
-    optimizer = build_optimizer(list(head.parameters()), PEAK_LR)
+    optimizer = build_optimizer(head.parameters(), PEAK_LR)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         generator = torch.Generator().manual_seed((seed << 32) + step)

@@ -36,11 +36,12 @@ from t2x.world.corruption import corrupt, partly_denoised, to_pictures
 from t2x.world.preferences import Shown, near_miss, prompt_for, show
 from t2x.world.prompts import training_prompts
 from t2x.world.reward_auc import near_miss_metrics
-from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer
+from t2x.world.tokenizer import MAX_TOKENS, build_clip_tokenizer, tokenize
 from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
@@ -198,18 +199,6 @@ def draw_batch(number: int, tokenizer: Any, *, easy: float = 0.0, drawer: Any = 
     return Batch(pixels, tokenize(tokenizer, texts), torch.tensor(owners), also_fits(owners, shown))
 
 
-def tokenize(tokenizer: Any, texts: Sequence[str]) -> Tensor:
-    """Token ids as open_clip's tokenizer wrapper makes them: (N, T)."""
-    ids: Tensor = tokenizer(
-        list(texts),
-        padding="max_length",
-        truncation=True,
-        max_length=MAX_TOKENS,
-        return_tensors="pt",
-    ).input_ids
-    return ids
-
-
 def text_features(model: Any, ids: Tensor) -> Tensor:
     """``model.encode_text`` without the work on padding: texts are cut to the longest of their
     half, sorted by length.
@@ -253,15 +242,6 @@ def family_loss(cos: Tensor, aux: nn.ParameterDict, batch: Batch) -> Tensor:
     match = batch.owner.unsqueeze(1) == torch.arange(cos.shape[1])
     losses = sigmoid_pair_loss(aux["scale"].exp() * (cos - aux["bias"]), match)
     return losses[inside & ~batch.fits].mean()
-
-
-def build_optimizer(parameters: Sequence[Any], lr: float) -> torch.optim.AdamW:
-    """AdamW without decay on vectors and scalars."""
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": 0.05},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
 
 
 def main(

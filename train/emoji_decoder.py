@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from t2x.world.checkpoint import Stateful
+from t2x.world.flow import load_vae
 from t2x.world.training import (
     Budget,
     Ema,
@@ -28,7 +29,6 @@ from t2x.world.training import (
     write_metrics,
 )
 
-from .emoji_flow import load_vae
 from .emoji_vae import measure, picture_batch, reconstruction_loss
 
 BATCH = 8
@@ -51,7 +51,7 @@ def main(
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
-    vae = load_vae(out)
+    vae = load_vae(out, stages=("emoji-vae",))
     decoder = nn.ModuleDict({"decoder": vae.decoder, "post_quant_conv": vae.post_quant_conv})
     decoder.requires_grad_(True).to(memory_format=torch.channels_last)
     ema = Ema(decoder, 0.998)

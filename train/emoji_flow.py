@@ -2,6 +2,7 @@
 flow.
 
     t2x world train emoji-vae --out runs/emoji-vae
+    t2x world train emoji-decoder --out runs/emoji-decoder
     t2x world train emoji-text --out runs/emoji-text
     t2x world train emoji-flow --out runs/emoji-flow --minutes 120
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -33,7 +34,9 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 from t2x.errors import T2XError
 from t2x.world.captions import sample_pair
 from t2x.world.checkpoint import Stateful
-from t2x.world.tokenizer import MAX_TOKENS
+from t2x.world.corruption import to_pictures
+from t2x.world.flow import flow_scheduler, load_vae
+from t2x.world.tokenizer import MAX_TOKENS, tokenize
 from t2x.world.training import (
     Budget,
     Ema,
@@ -56,6 +59,7 @@ SIGMA_MEAN, SIGMA_STD = 1.3, 1.1
 WIDTH = 192
 DEFAULT_MINUTES = 120.0
 POOL = 60_000  # distinct pictures; their latents are kept once made
+MADE_TOGETHER = 32
 EASY_UNTIL, EASY = 12_000, 0.5  # curriculum: the first pictures are one-object scenes more often
 SETTINGS = {"num_inference_steps": 8, "guidance_scale": 3.0, "height": 64, "width": 64}
 
@@ -93,57 +97,59 @@ def build_text_encoder(vocab_size: int) -> CLIPTextModel:
     return CLIPTextModel(config)
 
 
-def flow_scheduler() -> DPMSolverMultistepScheduler:
-    """The stock sampler for flow models; ``steps_offset`` has no effect here but the pipeline asks
-    for 1."""
-    return DPMSolverMultistepScheduler(
-        prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=1.0, steps_offset=1
-    )
-
-
 class LatentPool:
-    """Training samples by number: scaled latents and token ids, made at first use and kept in half
-    precision."""
+    """Training samples in order: scaled latents and token ids, made at first use and kept in half
+    precision.
+
+    The first ``easy`` samples are one-object scenes more often and are met once; after them
+    ``size`` others come round and round. A checkpoint holds how many have been drawn.
+    """
 
     def __init__(
-        self, vae: AutoencoderKL, tokenizer: CLIPTokenizer, *, size: int = POOL, easy: int = 0
+        self,
+        vae: AutoencoderKL,
+        tokenizer: CLIPTokenizer,
+        *,
+        seed: int,
+        size: int,
+        easy: int,
     ) -> None:
         self.vae, self.tokenizer, self.size, self.easy = vae, tokenizer, size, easy
-        self.latents = torch.zeros(size, 4, 16, 16, dtype=torch.float16)
-        self.ids = torch.zeros(size, MAX_TOKENS, dtype=torch.int16)
-        self.known = torch.zeros(size, dtype=torch.bool)
+        self.offset, self.drawn = seed << 32, 0
+        self.latents = torch.zeros(easy + size, 4, 16, 16, dtype=torch.float16)
+        self.ids = torch.zeros(easy + size, MAX_TOKENS, dtype=torch.int16)
+        self.known = torch.zeros(easy + size, dtype=torch.bool)
 
-    def batch(self, first: int, count: int) -> tuple[Tensor, Tensor]:
-        """Samples ``first`` and on, wrapped around: latents (count, 4, 16, 16) float32, ids (count,
-        T) int64."""
-        index = torch.arange(first, first + count) % self.size
-        missing = index[~self.known[index]]
-        if len(missing):
-            self._make(missing)
+    def state_dict(self) -> dict[str, int]:
+        return {"drawn": self.drawn}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        self.drawn = state_dict["drawn"]
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """The next samples: latents (count, 4, 16, 16) float32, ids (count, T) int64."""
+        number = torch.arange(self.drawn, self.drawn + count)
+        self.drawn += count
+        index = torch.where(
+            number < self.easy, number, self.easy + (number - self.easy) % self.size
+        )
+        for group in (index[~self.known[index]] // MADE_TOGETHER).unique().tolist():
+            self._make(slice(group * MADE_TOGETHER, (group + 1) * MADE_TOGETHER))
         return self.latents[index].float(), self.ids[index].long()
 
     @torch.no_grad()
-    def _make(self, index: Tensor) -> None:
-        pairs = [sample_pair(i, easy=EASY if i < self.easy else 0.0) for i in index.tolist()]
-        pixels = torch.stack([torch.from_numpy(p.picture) for p in pairs]).permute(0, 3, 1, 2)
+    def _make(self, index: slice) -> None:
+        """Always in the same groups: the last bit of a latent depends on the batch it is in."""
+        pairs = [
+            sample_pair(self.offset + i, easy=EASY if i < self.easy else 0.0)
+            for i in range(*index.indices(len(self.known)))
+        ]
         with autocast():
-            z = self.vae.encode(pixels.float() / 127.5 - 1).latent_dist.mode()
+            pictures = to_pictures([p.picture for p in pairs]) * 2 - 1
+            z = self.vae.encode(pictures).latent_dist.mode()
         self.latents[index] = (z.float() * self.vae.config.scaling_factor).half()
         self.ids[index] = tokenize(self.tokenizer, [p.text for p in pairs]).short()
         self.known[index] = True
-
-
-def tokenize(tokenizer: CLIPTokenizer, texts: Sequence[str]) -> Tensor:
-    """Token ids exactly as StableDiffusionPipeline makes them: (N, T)."""
-    encoded = tokenizer(
-        list(texts),
-        padding="max_length",
-        max_length=tokenizer.model_max_length,
-        truncation=True,
-        return_tensors="pt",
-    )
-    ids: Tensor = encoded.input_ids
-    return ids
 
 
 def flow_batch(x0: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -189,17 +195,6 @@ def save_pipeline(
     (folder / "t2x.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 
-def load_vae(out: Path) -> AutoencoderKL:
-    """Take the autoencoder trained beside ``out``, or the embedded one."""
-    for folder in (out.parent / "emoji-vae" / "vae", model_dir("emoji-flow") / "vae"):
-        if (folder / "config.json").exists():
-            vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
-            return vae.eval().requires_grad_(False)
-    raise T2XError(
-        "no autoencoder: run `t2x world train emoji-vae` with an --out beside this one first"
-    )
-
-
 def load_text_encoder(out: Path, start: Path | None = None) -> tuple[CLIPTextModel, CLIPTokenizer]:
     """Take the text encoder of ``start``, the one pre-trained beside ``out``, or the embedded."""
     folders = (start,) if start else (out.parent / "emoji-text", model_dir("emoji-flow"))
@@ -207,6 +202,8 @@ def load_text_encoder(out: Path, start: Path | None = None) -> tuple[CLIPTextMod
         if (folder / "text_encoder" / "config.json").exists():
             encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
             return encoder, CLIPTokenizer.from_pretrained(folder / "tokenizer")
+    if start:
+        raise T2XError(f"no text encoder in {start}; --start takes the folder of a whole pipeline")
     raise T2XError(
         "no text encoder: run `t2x world train emoji-text` with an --out beside this one"
     )
@@ -230,7 +227,7 @@ def main(
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
-    vae = load_vae(out)
+    vae = load_vae(out, start=start)
     text_encoder, tokenizer = load_text_encoder(out, start)
     unet = build_unet()
     if start:
@@ -249,13 +246,14 @@ def main(
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=PEAK_LR, betas=(0.9, 0.99), weight_decay=0.01
     )
-    pool = LatentPool(vae, tokenizer, easy=0 if start else EASY_UNTIL)
+    easy = 0 if start else EASY_UNTIL
+    pool = LatentPool(vae, tokenizer, seed=seed, size=POOL, easy=easy)
     empty = tokenize(tokenizer, [""])[0]
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         generator = torch.Generator().manual_seed((seed << 32) + step)
         size = min(BATCH, SMALL_BATCH) if fraction < SMALL_UNTIL else BATCH
-        x0, ids = pool.batch(step * size, size)
+        x0, ids = pool.draw(size)
         ids[torch.rand(size, generator=generator) < DROP_CAPTION] = empty
         x_t, timesteps, target = flow_batch(x0, generator)
         with autocast():
@@ -280,7 +278,7 @@ def main(
             settings=SETTINGS,
         )
 
-    state: dict[str, Stateful] = {"model": model, "ema": ema, "optimizer": optimizer}
+    state: dict[str, Stateful] = {"model": model, "ema": ema, "optimizer": optimizer, "pool": pool}
     done, seconds = run_training(
         "emoji-flow",
         step_fn,

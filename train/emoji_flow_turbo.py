@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from diffusers import DPMSolverMultistepScheduler, StableDiffusionPipeline, UNet2DConditionModel
+from diffusers import StableDiffusionPipeline, UNet2DConditionModel
 from torch import Tensor, nn
 
 from t2x.world.captions import sample_pair
 from t2x.world.checkpoint import Stateful
+from t2x.world.flow import flow_scheduler
 from t2x.world.prompts import training_prompts
+from t2x.world.tokenizer import tokenize
 from t2x.world.training import (
     Budget,
     Ema,
@@ -42,7 +44,7 @@ from t2x.world.training import (
 )
 from t2x.world.weights import model_dir
 
-from .emoji_flow import SETTINGS, flow_scheduler, tokenize
+from .emoji_flow import SETTINGS
 
 STUDENT_STEPS = 4
 TEACHER_STEPS = 8
@@ -180,9 +182,8 @@ def teacher_source(teacher: Path | None) -> tuple[Path, str]:
 def save_parts(folder: Path, unet: UNet2DConditionModel, base: str) -> None:
     """Write UNet (half precision), scheduler and ``t2x.json``; the other parts are those of
     ``base``."""
-    scheduler = DPMSolverMultistepScheduler.from_config(flow_scheduler().config, solver_order=1)
     copy.deepcopy(unet).half().save_pretrained(folder / "unet")
-    scheduler.save_pretrained(folder / "scheduler")
+    flow_scheduler(solver_order=1).save_pretrained(folder / "scheduler")
     settings = {"base": base, **SETTINGS, "num_inference_steps": STUDENT_STEPS}
     (folder / "t2x.json").write_text(json.dumps(settings, indent=1) + "\n")
 

@@ -26,10 +26,12 @@ from t2x.scoring.clip_encoder import load_clip
 from t2x.world.corruption import to_pictures
 from t2x.world.preferences import preference_pair
 from t2x.world.reward_auc import near_miss_metrics
+from t2x.world.tokenizer import tokenize
 from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
@@ -41,12 +43,10 @@ from t2x.world.weights import require_model
 from .emoji_clip import (
     MAX_LOGIT_SCALE,
     build_clip,
-    build_optimizer,
     load_drawer,
     save_clip,
     spoil,
     text_features,
-    tokenize,
 )
 
 PAIRS = 48
@@ -112,7 +112,7 @@ def main(
     model, averaged = build_clip(config), build_clip(config)
     model.load_state_dict(load_clip(start).model.state_dict())
     ema = Ema(model, 0.998)
-    optimizer = build_optimizer(list(model.parameters()), PEAK_LR)
+    optimizer = build_optimizer(model.parameters(), PEAK_LR)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
         batch = draw_pairs((seed << 40) + step * PAIRS, tokenizer, drawer=pipeline)

@@ -9,6 +9,7 @@ template with roles, and the reasoning and answer tags as tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from t2x.world.corpus import Turn, corpus_text, corpus_turns
 from t2x.world.training import (
     Budget,
     autocast,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
@@ -35,6 +37,7 @@ TOKENIZER_TEXTS = 30_000
 BATCH = 32
 POOL = 8  # batches that are drawn together and cut by length
 PEAK_LR = 3e-3
+BETAS = (0.9, 0.97)
 DEFAULT_STEPS = 4000
 IGNORED = -100
 # On a CPU, at these lengths, the backward of fused attention takes as long as all matrix products.
@@ -175,30 +178,34 @@ class Batches:
         return collate(self._pool[1][index], self._pad)
 
 
-def build_optimizer(model: nn.Module, peak: float) -> torch.optim.Optimizer:
-    """AdamW without decay on vectors."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.97))
+@torch.no_grad()
+def bits_per_byte(model: Any, tokenizer: Any, rows: Sequence[tuple[list[int], list[int]]]) -> float:
+    """Cross entropy of the learnt tokens of ``encode_turns``, in bits per byte of their text; the
+    end of a text counts as one byte.
+
+    The first token of a text without context is not predicted, so its bytes do not count.
+    """
+    nats, letters = 0.0, 0
+    for at in range(0, len(rows), BATCH):
+        ids, labels = collate(rows[at : at + BATCH], tokenizer.pad_token_id)
+        nats += float(language_loss(model, ids, labels)) * int((labels[:, 1:] != IGNORED).sum())
+    for context, answer in rows:
+        predicted = answer[:-1] if context else answer[1:-1]
+        # Byte-level: a token is written with one letter per byte, whole characters or not.
+        letters += sum(map(len, tokenizer.convert_ids_to_tokens(predicted))) + 1
+    return nats / letters / math.log(2)
 
 
 @torch.no_grad()
 def measure(model: Any, tokenizer: Any) -> dict[str, float]:
     """Bits per byte of fresh corpus text, and share of fresh echo requests answered exactly."""
     model.eval()
-    count = MEASURED_TEXTS
-    rows = [encode_turns(tokenizer, corpus_turns(-1 - i)) for i in range(count)]
-    letters = sum(len(tokenizer.decode(answer[:-1]).encode()) + 1 for _, answer in rows)
-    nats = 0.0
-    for at in range(0, count, BATCH):
-        ids, labels = collate(rows[at : at + BATCH], tokenizer.pad_token_id)
-        nats += float(language_loss(model, ids, labels)) * int((labels != IGNORED).sum())
+    rows = [encode_turns(tokenizer, corpus_turns(-1 - i)) for i in range(MEASURED_TEXTS)]
     numbers = (-1 - i for i in range(40 * MEASURED_ECHOES))
     echoes = [turns for n in numbers if (turns := corpus_turns(n))[0].is_echo][:MEASURED_ECHOES]
     exact = [_answer(model, tokenizer, turns) == turns[-1].text for turns in echoes]
     return {
-        "bits_per_byte": nats / letters / 0.6931471805599453,
+        "bits_per_byte": bits_per_byte(model, tokenizer, rows),
         "echo_exact": sum(exact) / len(exact),
     }
 
@@ -239,7 +246,7 @@ def main(
     budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     tokenizer = build_tokenizer([corpus_text(i) for i in range(TOKENIZER_TEXTS)], size=VOCABULARY)
     model = build_model(tokenizer, seed)
-    optimizer = build_optimizer(model, PEAK_LR)
+    optimizer = build_optimizer(model.parameters(), PEAK_LR, betas=BETAS)
     offset = seed << 40
     pad = tokenizer.pad_token_id
     batches = Batches(lambda i: encode_turns(tokenizer, corpus_turns(offset + i)), pad, batch=BATCH)

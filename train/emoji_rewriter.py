@@ -36,6 +36,7 @@ from t2x.world.teacher import teacher_pair, teaching_prompt
 from t2x.world.training import (
     Budget,
     Ema,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
@@ -46,8 +47,8 @@ from t2x.world.weights import require_model
 
 from .emoji_lm import (
     ATTENTION,
+    BETAS,
     Batches,
-    build_optimizer,
     encode_turns,
     language_loss,
     save_half,
@@ -145,7 +146,7 @@ def main(
     model, tokenizer = _load_start(start)
     averaged, _ = _load_start(start)
     ema = Ema(model, 0.998)
-    optimizer = build_optimizer(model, PEAK_LR)
+    optimizer = build_optimizer(model.parameters(), PEAK_LR, betas=BETAS)
     encoder = PromptEncoder(tokenizer, TEMPLATE)
     offset = seed << 40
     pad = tokenizer.pad_token_id

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from t2x.world.captions import sample_pair, sample_told_layout
 from t2x.world.checkpoint import Stateful
 from t2x.world.render import SLOT_CENTERS, Placed
 from t2x.world.scene import CLASSES, COLORS
-from t2x.world.tokenizer import build_clip_tokenizer
+from t2x.world.tokenizer import build_clip_tokenizer, tokenize
 from t2x.world.training import (
     Budget,
     autocast,
@@ -32,11 +33,13 @@ from t2x.world.training import (
     write_metrics,
 )
 
-from .emoji_flow import WIDTH, build_text_encoder, tokenize
+from .emoji_flow import WIDTH, build_text_encoder
 
 BATCH = 64
 PEAK_LR = 1e-3
 DEFAULT_STEPS = 2_500
+MEASURED = 1_024  # captions
+TOKENIZER_TEXTS = 4_000
 SLOTS = tuple(SLOT_CENTERS)
 ABSENT = -100  # the colour of an empty slot is not asked
 
@@ -72,6 +75,32 @@ def slot_targets(layouts: Sequence[Sequence[Placed]]) -> tuple[Tensor, Tensor]:
     return cls, color
 
 
+def read_slots(model: nn.ModuleDict, tokenizer: Any, first: int) -> tuple[Tensor, ...]:
+    """Logits of class and colour for captions number ``first`` and on, and what is true."""
+    texts, layouts = zip(*(sample_told_layout(first + i) for i in range(BATCH)), strict=True)
+    with autocast():
+        of_class, of_color = model["reader"](model["encoder"](tokenize(tokenizer, texts))[0])
+    return of_class.float(), of_color.float(), *slot_targets(layouts)
+
+
+@torch.no_grad()
+def measure(
+    model: nn.ModuleDict, tokenizer: Any, *, first: int = 10**9, count: int | None = None
+) -> dict[str, float]:
+    """On ``count`` fresh captions: share of all slots whose class, empty ones included, is read
+    right, and of the occupied ones whose colour is."""
+    count = MEASURED if count is None else count
+    classes, colors = [], []
+    for start in range(first, first + count, BATCH):
+        of_class, of_color, cls, color = read_slots(model, tokenizer, start)
+        classes.append(of_class.argmax(-1) == cls)
+        colors.append((of_color.argmax(-1) == color)[cls > 0])
+    return {
+        "slot_class": float(torch.cat(classes).float().mean()),
+        "slot_color": float(torch.cat(colors).float().mean()),
+    }
+
+
 def main(
     *,
     out: Path,
@@ -81,26 +110,19 @@ def main(
     resume: bool = True,
     threads: int | None = None,
 ) -> dict[str, float]:
-    """Train and save ``out/text_encoder`` and ``out/tokenizer``; return the share of slots read
-    right on fresh captions."""
+    """Train and save ``out/text_encoder`` and ``out/tokenizer``; return what ``measure`` finds,
+    steps and seconds."""
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     torch.manual_seed(seed)
-    tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(4_000))
+    tokenizer = build_clip_tokenizer(sample_pair(i).text for i in range(TOKENIZER_TEXTS))
     encoder = build_text_encoder(len(tokenizer))
     encoder.set_attn_implementation("eager")
     model = nn.ModuleDict({"encoder": encoder, "reader": SlotReader()})
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LR, weight_decay=0.01)
 
-    def read(first: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        texts, layouts = zip(*(sample_told_layout(first + i) for i in range(BATCH)), strict=True)
-        with autocast():
-            logits = model["reader"](encoder(tokenize(tokenizer, texts))[0])
-        cls, color = slot_targets(layouts)
-        return logits[0].float(), logits[1].float(), cls, color
-
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:
-        of_class, of_color, cls, color = read((seed << 32) + step * BATCH)
+        of_class, of_color, cls, color = read_slots(model, tokenizer, (seed << 32) + step * BATCH)
         loss = nn.functional.cross_entropy(of_class.flatten(0, 1), cls.flatten())
         loss = loss + nn.functional.cross_entropy(
             of_color.flatten(0, 1), color.flatten(), ignore_index=ABSENT
@@ -118,15 +140,7 @@ def main(
         settings={"seed": seed},
         resume=resume,
     )
-    with torch.no_grad():
-        of_class, of_color, cls, color = read(10**9)
-    full = cls > 0
     encoder.save_pretrained(out / "text_encoder")
     tokenizer.save_pretrained(out / "tokenizer")
-    metrics = {
-        "slot_class": float((of_class.argmax(-1) == cls)[full].float().mean()),
-        "slot_color": float((of_color.argmax(-1) == color)[full].float().mean()),
-        "steps": done,
-        "seconds": seconds,
-    }
+    metrics = measure(model, tokenizer) | {"steps": done, "seconds": seconds}
     return write_metrics(out, metrics)

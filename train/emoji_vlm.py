@@ -31,21 +31,23 @@ from transformers import (
 )
 
 from t2x.world.corruption import corrupt, to_pictures, vae_round_trip
+from t2x.world.flow import find_vae, load_vae
 from t2x.world.packing import KINDS, PATCHES, Packed, answer_states, look, pack
 from t2x.world.questions import Turn, sample_turns
+from t2x.world.reward_auc import auc
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.shown import NAMELESS, draw_shown, patch_labels
 from t2x.world.training import (
     Budget,
     Ema,
     autocast,
+    build_optimizer,
     descend,
     learning_rate,
     run_training,
     set_threads,
     write_metrics,
 )
-from t2x.world.weights import model_dir
 
 BATCH = 16
 PEAK_LR = 1e-3
@@ -121,7 +123,7 @@ def build_processor(texts: Iterable[str], *, vocabulary: int = VOCABULARY) -> Ll
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, *, width: int = WIDTH, layers: int = 4) -> Any:
-    """Vision tower and decoder of ``layers`` each: 3.8 M parameters by default."""
+    """Vision tower and decoder of ``layers`` each: 3.9 M parameters by default."""
     vision = CLIPVisionConfig(
         hidden_size=width,
         intermediate_size=4 * width,
@@ -283,20 +285,8 @@ def measure(
             for j, turn in enumerate(row):
                 right.setdefault(turn.kind, []).append(bool(own[0][own[1] == j].all()))
     score, label = torch.cat(odds), torch.cat(truth)
-    wins = score[label].unsqueeze(1) - score[~label].unsqueeze(0)
     shares = {f"{kind}_right": sum(v) / len(v) for kind, v in sorted(right.items())}
-    return {"verify_auc": float(((wins > 0) + 0.5 * (wins == 0)).float().mean()), **shares}
-
-
-def load_vae(out: Path) -> Any:
-    """The autoencoder of emoji-flow, trained beside ``out`` or embedded; None if there is none."""
-    from diffusers import AutoencoderKL
-
-    for folder in (out.parent / "emoji-vae" / "vae", model_dir("emoji-flow") / "vae"):
-        if (folder / "config.json").exists():
-            vae = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
-            return vae.eval().requires_grad_(False)
-    return None
+    return {"verify_auc": auc(score, label), **shares}
 
 
 def save_model(folder: Path, model: Any, processor: LlavaProcessor) -> None:
@@ -321,7 +311,7 @@ def main(
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
-    vae = load_vae(out)
+    vae = load_vae(out) if find_vae(out) else None
     folder = out / "model"
     if resume and (folder / "processor_config.json").exists():
         processor = LlavaProcessor.from_pretrained(folder)  # the embeddings are of its tokens
@@ -333,10 +323,7 @@ def main(
     model, heads = build_model(tokenizer), PatchHeads()
     model.set_attn_implementation("eager")  # CPU flash attention has a slow backward pass
     trained = nn.ModuleDict({"model": model, "heads": heads})
-    decayed = [p for p in trained.parameters() if p.ndim > 1]
-    others = [p for p in trained.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=PEAK_LR, betas=(0.9, 0.98))
+    optimizer = build_optimizer(trained.parameters(), PEAK_LR)
     ema = Ema(model, 0.998)
 
     def step_fn(step: int, fraction: float) -> Mapping[str, float | Tensor]:

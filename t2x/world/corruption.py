@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from t2x.world.tokenizer import tokenize
+
 __all__ = ["CORRUPTIONS", "corrupt", "partly_denoised", "to_pictures", "vae_round_trip"]
 
 
@@ -168,12 +170,8 @@ def partly_denoised(
     ``pipeline`` is a ``StableDiffusionPipeline`` that predicts noise - x0. The larger sigma, the
     more of the picture is the generator's own: at 1 nothing of the original is left.
     """
-    vae, tokenizer = pipeline.vae, pipeline.tokenizer
-    limit = tokenizer.model_max_length
-    ids = tokenizer(
-        list(prompts), padding="max_length", max_length=limit, truncation=True, return_tensors="pt"
-    ).input_ids
-    states = pipeline.text_encoder(ids)[0]
+    vae = pipeline.vae
+    states = pipeline.text_encoder(tokenize(pipeline.tokenizer, prompts))[0]
     latent = vae.encode(pictures * 2 - 1).latent_dist.mode().float()
     x0 = latent * vae.config.scaling_factor
     noise = torch.randn(x0.shape, generator=generator)

@@ -26,6 +26,7 @@ def draw_sheet(
 
     from t2x.media import save_png
     from t2x.world.captions import dense_prompt
+    from t2x.world.corruption import to_pictures
     from t2x.world.render import render_scene
     from t2x.world.scene import TASKS, sample_scene
 
@@ -35,10 +36,9 @@ def draw_sheet(
     tasks = [task or TASKS[i % len(TASKS)] for i in range(n)]
     scenes = [sample_scene(name, rng) for name in tasks]
     seeds = [rng.randrange(2**31) for _ in scenes]
-    pictures = [
-        torch.from_numpy(render_scene(scene, number)).permute(2, 0, 1).float() / 255
-        for scene, number in zip(scenes, seeds, strict=True)
-    ]
+    pictures = to_pictures(
+        [render_scene(s, number) for s, number in zip(scenes, seeds, strict=True)]
+    )
     columns = math.ceil(math.sqrt(n))
     height, width = pictures[0].shape[1:]
     rows = math.ceil(n / columns)

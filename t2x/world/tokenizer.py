@@ -6,13 +6,14 @@ would in any CLIP.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import CLIPTokenizer
 
-__all__ = ["MAX_TOKENS", "build_clip_tokenizer"]
+__all__ = ["MAX_TOKENS", "build_clip_tokenizer", "tokenize"]
 
 MAX_TOKENS = 48
 _BOS, _EOS = "<|startoftext|>", "<|endoftext|>"
@@ -48,3 +49,16 @@ def build_clip_tokenizer(texts: Iterable[str], *, vocab_size: int = 1024) -> CLI
         merges=[tuple(m) for m in model["merges"]],
         model_max_length=MAX_TOKENS,
     )
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> Tensor:
+    """Token ids exactly as StableDiffusionPipeline and open_clip make them, padded to the
+    tokenizer's whole length: (N, T) int64."""
+    ids: Tensor = tokenizer(
+        list(texts),
+        padding="max_length",
+        max_length=tokenizer.model_max_length,
+        truncation=True,
+        return_tensors="pt",
+    ).input_ids
+    return ids

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ __all__ = [
     "Budget",
     "Ema",
     "autocast",
+    "build_optimizer",
     "descend",
     "learning_rate",
     "run_training",
@@ -103,6 +104,18 @@ def learning_rate(fraction: float, peak: float, *, warmup: float = 0.02) -> floa
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * decayed)))
 
 
+def build_optimizer(
+    parameters: Iterable[nn.Parameter], peak: float, *, betas: tuple[float, float] = (0.9, 0.98)
+) -> torch.optim.AdamW:
+    """AdamW with a decay of 0.05 on matrices and none on vectors and scalars."""
+    parameters = list(parameters)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.05},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=peak, betas=betas)
+
+
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float) -> Tensor:
     """One step down ``loss`` at learning rate ``rate``, gradients clipped to a norm of 1; return
     the norm before."""
@@ -154,6 +167,26 @@ class _Clock:
         self._since = time.monotonic()
 
 
+class _Log:
+    """What the steps gave: means over ``_LOG_EVERY`` of them, a line each, and the last as text."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        _cut(path, step)
+        self.path, self.note = path, ""
+        self._sums: dict[str, float] = {}
+        self._counted = 0
+
+    def add(self, step: int, seconds: float, values: Mapping[str, float | Tensor]) -> None:
+        for key, value in values.items():
+            self._sums[key] = self._sums.get(key, 0.0) + float(value)
+        self._counted += 1
+        if step % _LOG_EVERY == 0:
+            means = {key: total / self._counted for key, total in self._sums.items()}
+            _append(self.path, {"step": step, "seconds": round(seconds, 1), **means})
+            self.note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
+            self._sums, self._counted = {}, 0
+
+
 def run_training(
     name: str,
     step_fn: Callable[[int, float], Mapping[str, float | Tensor]],
@@ -183,9 +216,8 @@ def run_training(
     if not resume:
         checkpoint.path.unlink(missing_ok=True)
     step, saved = checkpoint.load()
-    log_file, curve_file = folder / "log.jsonl", folder / "curve.jsonl"
-    _cut(log_file, step)
-    _cut(curve_file, step)
+    log, curve = _Log(folder / "log.jsonl", step), folder / "curve.jsonl"
+    _cut(curve, step)
     clock = _Clock(saved)
 
     def keep(step: int) -> float:
@@ -193,23 +225,16 @@ def run_training(
             checkpoint.save(step, seconds)
             found = on_checkpoint(step) if on_checkpoint else None
             if found:
-                _cut(curve_file, step - 1)  # a run that was done already measures its end again
-                _append(curve_file, {"step": step, **found})
+                _cut(curve, step - 1)  # a run that was done already measures its end again
+                _append(curve, {"step": step, **found})
         return seconds
 
-    sums: dict[str, float] = {}
-    counted, note = 0, ""
     with _bar(name, 1.0) as advance:
         while (fraction := budget.fraction(step, clock.seconds())) < 1:
-            for key, value in step_fn(step, fraction).items():
-                sums[key] = sums.get(key, 0.0) + float(value)
-            step, counted = step + 1, counted + 1
-            if step % _LOG_EVERY == 0:
-                means = {k: v / counted for k, v in sums.items()}
-                _append(log_file, {"step": step, "seconds": round(clock.seconds(), 1), **means})
-                note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
-                sums, counted = {}, 0
-            advance(fraction, note or f"step {step}")
+            values = step_fn(step, fraction)
+            step += 1
+            log.add(step, clock.seconds(), values)
+            advance(fraction, log.note or f"step {step}")
             if clock.seconds() - saved > _CHECKPOINT_SECONDS:
                 saved = keep(step)
     return step, keep(step)

@@ -13,16 +13,18 @@ from typing import Any
 
 from t2x.errors import T2XError, UnknownNameError
 
-EMBEDDED = (
-    "emoji-flow",
-    "emoji-flow-turbo",
-    "emoji-clip",
-    "emoji-hps",
-    "emoji-aesthetic",
-    "emoji-vlm",
-    "emoji-lm",
-    "emoji-rewriter",
-)
+# The file that makes a folder a model of its format, and where in its --out a recipe writes it.
+_FORMATS = {
+    "emoji-flow": ("model_index.json", "pipeline"),
+    "emoji-flow-turbo": ("t2x.json", "pipeline"),
+    "emoji-clip": ("open_clip_model.safetensors", "model"),
+    "emoji-hps": ("open_clip_model.safetensors", "model"),
+    "emoji-aesthetic": ("head.safetensors", "model"),
+    "emoji-vlm": ("model.safetensors", "model"),
+    "emoji-lm": ("model.safetensors", "model"),
+    "emoji-rewriter": ("model.safetensors", "model"),
+}
+EMBEDDED = tuple(_FORMATS)
 MODELS = Path(__file__).parent / "models"
 
 __all__ = ["EMBEDDED", "MODELS", "is_present", "model_card", "model_dir", "require_model"]
@@ -42,9 +44,13 @@ def model_dir(name: str) -> Path:
 
 def is_present(name: str) -> bool:
     """Tell whether the weights of an embedded model are there, with those of its base if it holds
-    only the parts that differ from one (``t2x.generators.folders``)."""
+    only the parts that differ from one (``t2x.generators.folders``).
+
+    A recipe's --out is no model: the model is a folder in it.
+    """
     folder = model_dir(name)
-    if not folder.is_dir() or not any(folder.rglob("*.safetensors")):
+    top, _ = _FORMATS[name]
+    if not (folder / top).is_file() or not any(folder.rglob("*.safetensors")):
         return False
     base = _embedded_base(folder)
     return base in (None, name) or is_present(base)
@@ -66,9 +72,11 @@ def require_model(name: str) -> Path:
         base = _embedded_base(folder)
         if base is not None and not is_present(base):
             name, folder = base, model_dir(base)
+        _, part = _FORMATS[name]
         raise T2XError(
             f"the embedded model {name!r} has no weights in this install; train them with: "
-            f"t2x world train {name} --out {folder}"
+            f"t2x world train {name} --out runs/{name}, then copy what is in runs/{name}/{part} "
+            f"to {folder}"
         )
     return folder
 

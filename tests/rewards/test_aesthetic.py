@@ -12,17 +12,6 @@ from safetensors.torch import save_file
 
 from t2x.errors import T2XError
 from t2x.registry import load_reward
-from t2x.testing import tiny_open_clip
-
-
-@pytest.fixture(scope="module")
-def clip() -> tuple[Any, Any]:
-    return tiny_open_clip()
-
-
-@pytest.fixture
-def pictures() -> torch.Tensor:
-    return torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
 def _layer(out: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

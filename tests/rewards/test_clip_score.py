@@ -9,19 +9,8 @@ import torch
 
 from t2x.errors import T2XError
 from t2x.registry import load_reward
-from t2x.testing import tiny_open_clip
 
 PROMPTS = ["a cat", "two red dogs", "a bus above a car"]
-
-
-@pytest.fixture(scope="module")
-def clip() -> tuple[Any, Any]:
-    return tiny_open_clip()
-
-
-@pytest.fixture
-def pictures() -> torch.Tensor:
-    return torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
 
 def test_cosine_and_logit_equal_open_clips_own(

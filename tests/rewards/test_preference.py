@@ -11,16 +11,11 @@ from t2x.errors import T2XError
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import load_reward
 from t2x.scoring.resize import Preprocess
-from t2x.testing import tiny_open_clip
-
-
-@pytest.fixture(scope="module")
-def clip() -> tuple[Any, Any]:
-    return tiny_open_clip(seed=1)
 
 
 @pytest.fixture
 def pictures() -> torch.Tensor:
+    """Two pictures that are not square."""
     return torch.rand(2, 3, 40, 80, generator=torch.Generator().manual_seed(0))
 
 

@@ -5,6 +5,10 @@ stock classes.
 from __future__ import annotations
 
 import json
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,24 +129,46 @@ def test_rows_of_fine_tuning_are_what_the_rewriter_will_see(tokenizer) -> None:
         assert item in tokenizer.decode(context)
 
 
-def test_both_recipes_run_resume_and_save_stock_models(tiny, tmp_path: Path) -> None:
-    first = emoji_lm.main(out=tmp_path / "lm", steps=2, threads=1)
-    assert first["steps"] == 2
-    assert first["bits_per_byte"] > 0
-    before = (tmp_path / "lm/model/model.safetensors").read_bytes()
-    assert emoji_lm.main(out=tmp_path / "lm", steps=4, threads=1)["steps"] == 4
-    assert (tmp_path / "lm/model/model.safetensors").read_bytes() != before
-    metrics = emoji_rewriter.main(
-        out=tmp_path / "sft", steps=2, threads=1, start=tmp_path / "lm/model"
-    )
+def test_a_uniform_model_costs_the_logarithm_of_the_vocabulary(tokenizer, tiny) -> None:
+    """All weights 0: every predicted token costs log2(V) bits. Neither the first token of a text
+    without context nor its bytes count; the end counts as a token and as one byte."""
+    model = emoji_lm.build_model(tokenizer, 0)
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    text, question = "é cat, 一只猫", Turn("user", "repeat: a cat")
+    plain = emoji_lm.encode_turns(tokenizer, [Turn("user", text)])
+    chat = emoji_lm.encode_turns(tokenizer, [question, Turn("assistant", text)])
+    tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    first = len(tokenizer.convert_ids_to_tokens(plain[1][0]))
+    assert 0 < first < len("é".encode()) + 1
+    bits, letters = math.log2(len(tokenizer)), len(text.encode())
+    for rows, predicted, counted in (
+        ([chat], tokens + 1, letters + 1),
+        ([plain], tokens, letters - first + 1),
+        ([chat, plain] * 20, 2 * tokens + 1, 2 * letters - first + 2),
+    ):
+        found = emoji_lm.bits_per_byte(model, tokenizer, rows)
+        assert found == pytest.approx(bits * predicted / counted, rel=1e-3)
+
+
+def test_both_recipes_run_resume_and_save_stock_models(
+    tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check_resume: Callable[..., None]
+) -> None:
+    check_resume(partial(emoji_lm.main, threads=1), tmp_path / "lm", steps=3, killed=2)
+    start = tmp_path / "lm/whole/model"
+    metrics = emoji_rewriter.main(out=tmp_path / "sft", steps=2, threads=1, start=start)
     assert metrics["exact_test"] == 0  # two steps teach nothing
     curve = [json.loads(line) for line in (tmp_path / "sft/curve.jsonl").read_text().splitlines()]
-    assert curve[-1]["step"] == 2
+    assert [line["step"] for line in curve] == [2]
+    assert curve[0]["exact"] == 0
+    assert curve[0]["styles"] == {"failed": 1.0}
     rewriter = LanguageModelRewriter.from_pretrained(tmp_path / "sft/model")
     assert rewriter.template == emoji_rewriter.TEMPLATE
     ((rewrite,),) = rewriter.rewrite(["a cat"])
     assert rewrite.status == "failed"
     assert rewrite.text == "a cat"
+    monkeypatch.setattr(emoji_rewriter, "content_scores", lambda *_: (defaultdict(float), {}))
+    check_resume(partial(emoji_rewriter.main, start=start), tmp_path / "two", steps=3, killed=2)
 
 
 @pytest.mark.skipif(not is_present("emoji-rewriter"), reason="weights are not trained yet")

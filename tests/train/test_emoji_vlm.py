@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +82,10 @@ def test_chat_template_writes_what_training_reads(parts: tuple[Any, Any]) -> Non
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
-    out = tmp_path_factory.mktemp("runs") / "emoji-vlm"
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, check_resume: Callable[..., None]
+) -> tuple[Path, dict[str, float]]:
+    out = tmp_path_factory.mktemp("runs")
     corpus = emoji_vlm.corpus
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emoji_vlm, "BATCH", 2)
@@ -88,11 +93,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
         patch.setattr(emoji_vlm, "MEASURED", 8)
         patch.setattr(emoji_vlm, "LOOK_FIRST", 0.4)
         patch.setattr(emoji_vlm, "corpus", lambda count: corpus(min(count, 20)))
-        first = emoji_vlm.main(out=out, steps=2, threads=1)
-        assert first["steps"] == 2
-        metrics = emoji_vlm.main(out=out, steps=3, threads=1)
-        assert metrics["steps"] == 3  # resumed
-    return out / "model", metrics
+        check_resume(partial(emoji_vlm.main, threads=1), out, steps=3, killed=2)
+    return out / "whole/model", json.loads((out / "whole/metrics.json").read_text())
 
 
 def test_run_saves_a_stock_folder(trained: tuple[Path, dict[str, float]]) -> None:

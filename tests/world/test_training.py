@@ -152,7 +152,7 @@ def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     first = _fit(tmp_path, 5, settings=settings)
     with pytest.raises(T2XError, match="seed given is 1, stored is 0"):
         _fit(tmp_path, 6, seed=1, settings={**settings, "seed": 1})
-    with pytest.raises(T2XError, match="start given is None, stored is .*a;"):
+    with pytest.raises(T2XError, match=r"start given is None, stored is .*a;"):
         _fit(tmp_path, 6, settings={"seed": 0, "start": None})
     with pytest.raises(T2XError, match=r"model.weight given is \(1, 3\), stored is \(1, 2\)"):
         _fit(tmp_path, 6, width=3, settings=settings)
