@@ -258,7 +258,11 @@ def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
 
 
 def sample_pair(seed: int, *, easy: float = 0.0) -> WebPair:
-    """Draw the training sample number ``seed``; no sample shows or tells a held-out pair."""
+    """Draw the generator's training sample number ``seed``; none shows or tells a held-out pair.
+
+    Texts are not split: plain captions may be, word for word, prompts of validation and test. The
+    embedded emoji-flow saw samples of an earlier version, which placed three groups freely.
+    """
     rng = random.Random(seed)
     scene = training_scene(rng, easy=easy)
     if rng.random() < _SNAPSHOT_FRACTION:
