@@ -25,6 +25,7 @@ from t2x.world.render import (
     render,
 )
 from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene, sample_scene
+from t2x.world.words import articled, joined
 
 __all__ = [
     "DENSE_STYLE",
@@ -53,22 +54,12 @@ def plural(cls: str) -> str:
     return _IRREGULAR.get(cls, f"{cls}s")
 
 
-def _article(phrase: str) -> str:
-    return f"an {phrase}" if phrase[0] in "aeiou" else f"a {phrase}"
-
-
 def noun_phrase(group: Group) -> str:
     """``a red cat`` or ``two red cats``."""
     color = f"{group.color} " if group.color else ""
     if group.count == 1:
-        return _article(f"{color}{group.cls}")
+        return articled(f"{color}{group.cls}")
     return f"{NUMBER_WORDS[group.count]} {color}{plural(group.cls)}"
-
-
-def _join(phrases: list[str]) -> str:
-    if len(phrases) == 1:
-        return phrases[0]
-    return f"{', '.join(phrases[:-1])} and {phrases[-1]}"
 
 
 def _clause(scene: Scene) -> str:
@@ -77,7 +68,7 @@ def _clause(scene: Scene) -> str:
         link = {"left of": "to the left of", "right of": "to the right of"}
         words = link.get(scene.relation, scene.relation)
         return f"{noun_phrase(scene.groups[0])} {words} {noun_phrase(scene.groups[1])}"
-    return _join([noun_phrase(g) for g in scene.groups])
+    return joined([noun_phrase(g) for g in scene.groups])
 
 
 def _layout_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
@@ -85,7 +76,7 @@ def _layout_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str
     number = NUMBER_WORDS[len(placed)]
     noun = "object" if len(placed) == 1 else "objects"
     parts = [
-        f"{p.slot}: {_article(f'{p.color} {p.cls}' if p.color else p.cls)}"
+        f"{p.slot}: {articled(f'{p.color} {p.cls}' if p.color else p.cls)}"
         for p in natural_order(placed)
     ]
     return f"{number} {noun}. {'. '.join(parts)}."
@@ -96,7 +87,7 @@ def _sentence_style(scene: Scene, placed: list[Placed], rng: random.Random) -> s
         noun_phrase(g) if g.count > 1 else f"one {g.color} {g.cls}" if g.color else f"one {g.cls}"
         for g in scene.groups
     ]
-    body = f" {scene.relation} ".join(phrases) if scene.relation else _join(phrases)
+    body = f" {scene.relation} ".join(phrases) if scene.relation else joined(phrases)
     quality = rng.choice(("high quality", "clean illustration"))
     return f"exactly {body} on a plain background, {quality}"
 
@@ -130,7 +121,7 @@ _MOODS = ("dreamy", "majestic", "breathtaking", "whimsical", "cinematic", "epic"
 
 def _poetic_style(scene: Scene, placed: list[Placed], rng: random.Random) -> str:
     first, second = rng.sample(_MOODS, 2)
-    lead = f"{_article(first)} and {second} scene of {_clause(scene)}"
+    lead = f"{articled(first)} and {second} scene of {_clause(scene)}"
     return f"{lead}, soft light, highly detailed masterpiece"
 
 
@@ -258,7 +249,11 @@ def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
 
 
 def sample_pair(seed: int, *, easy: float = 0.0) -> WebPair:
-    """Draw the training sample number ``seed``; no sample shows or tells a held-out pair."""
+    """Draw the generator's training sample number ``seed``; none shows or tells a held-out pair.
+
+    Texts are not split: plain captions may be, word for word, prompts of validation and test. The
+    embedded emoji-flow saw samples of an earlier version, which placed three groups freely.
+    """
     rng = random.Random(seed)
     scene = training_scene(rng, easy=easy)
     if rng.random() < _SNAPSHOT_FRACTION:

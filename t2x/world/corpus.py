@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from t2x.world.captions import STYLES, training_scene
 from t2x.world.english import restatement
 from t2x.world.lexicon import COLOR_SYNONYMS, COLOR_THINGS, RIDDLES, SYNONYMS, plural_of
-from t2x.world.phrasing import articled
 from t2x.world.placing import place
 from t2x.world.prompts import SEEN_KINDS, split_of, training_prompt, training_text
 from t2x.world.scene import CLASSES, COLORS
 from t2x.world.split import names_held_out_color
+from t2x.world.words import articled
 
 __all__ = ["Turn", "corpus_text", "corpus_turns"]
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from t2x.world.words import articled as _a
+
 __all__ = ["ADJECTIVES", "NOUNS", "PEOPLE", "restatement"]
 
 _NOUNS = """
@@ -40,10 +42,6 @@ _PLACES: tuple[tuple[str, str], ...] = (
     ("in front of", "behind"),
 )
 _VERBS = ("stands", "is", "lies", "waits", "rests")
-
-
-def _a(words: str) -> str:
-    return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
 def _words(rng: random.Random) -> tuple[str, str, str, str]:

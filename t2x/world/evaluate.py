@@ -173,8 +173,10 @@ def evaluate_arms(
     """Score arms on ``n`` held-out prompts; plain data for JSON.
 
     ``arms`` maps each name to overall, ci95, tasks, seconds_per_picture (drawing only),
-    seconds_per_rewrite, kinds, and to scores over plain, seen and held-out kinds; ``differences``
-    compares every two arms on the same prompts, over all of them and over held-out kinds.
+    seconds_per_rewrite, pools (scores over plain, seen and held_out kinds), kinds (score, n and
+    held_out of each), statuses (how many rewrites ended how) and, where raw and dense run too,
+    gap_closed; ``differences`` compares every two arms on the same prompts, over all of them and
+    over held_out_kinds.
     Raises T2XError for no arm, a name given twice or too few prompts.
     """
     _check_arms(arms, n)

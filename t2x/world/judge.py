@@ -1,8 +1,9 @@
 """The judge: whether a picture of the emoji world shows exactly what a scene says.
 
 It plays the part that an object detector plays in GenEval (Ghosh et al. 2023, arXiv 2310.11513),
-by template matching (``t2x.world.detector``). It is used in measurements only: never in training,
-guidance, tuning or labelling.
+by template matching (``t2x.world.detector``). It never trains, guides or labels anything. What it
+may choose is little, and on validation prompts alone: the caption style of the ``dense`` arm, and a
+generator's sampling settings.
 """
 
 from __future__ import annotations

@@ -15,11 +15,9 @@ from t2x.world.phrasing import (
     CHAT_FRAMES,
     RAMBLE_FRAMES,
     add_typos,
-    articled,
     bare,
     digit_phrase,
     group_count_phrase,
-    joined,
     phrase,
     plain_phrase,
     relation_words,
@@ -29,6 +27,7 @@ from t2x.world.phrasing import (
     verb,
 )
 from t2x.world.scene import CLASSES, COLORS, INVERSE, Group, Scene
+from t2x.world.words import articled, joined
 
 __all__ = ["HELD_OUT_KINDS", "KINDS", "PLAIN_KINDS", "Kind"]
 

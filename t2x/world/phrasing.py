@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import COLOR_SYNONYMS, COUNT_NOUNS, RELATION_PHRASES, SYNONYMS, plural_of
 from t2x.world.scene import CLASSES, COLORS, INVERSE, Group, Scene
+from t2x.world.words import articled, joined
 
 __all__ = [
     "CHAT_FRAMES",
     "RAMBLE_FRAMES",
     "add_typos",
-    "articled",
     "bare",
     "digit_phrase",
     "group_count_phrase",
-    "joined",
     "phrase",
     "plain_phrase",
     "relation_words",
@@ -59,25 +58,11 @@ RAMBLE_FRAMES: tuple[str, ...] = (
     "you know what would be nice? {}",
     "ok so picture this: {}, in a clear and friendly way",
 )
-_VOWELS = "aeiou"
 _KEY_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _KNOWN = frozenset(word for name in (*CLASSES, *COLORS) for word in name.split())
 _MIN_TYPO_LENGTH = 4
 
 Phraser = Callable[[Group, random.Random], str]
-
-
-def articled(words: str) -> str:
-    """Put ``a`` or ``an`` before ``words``."""
-    an = words[0] in _VOWELS and not words.startswith(("ewe", "uni"))
-    return f"an {words}" if an else f"a {words}"
-
-
-def joined(phrases: Sequence[str], word: str = "and") -> str:
-    """``a, b and c``."""
-    if len(phrases) == 1:
-        return phrases[0]
-    return f"{', '.join(phrases[:-1])} {word} {phrases[-1]}"
 
 
 def phrase(name: str, color: str | None, count: int, number: str | None = None) -> str:

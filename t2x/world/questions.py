@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from t2x.world.captions import NUMBER_WORDS, STYLES, plural, training_scene
 from t2x.world.kinds import PLAIN_KINDS
-from t2x.world.phrasing import articled
 from t2x.world.prompts import (
     SEEN_KINDS,
     sample_prompt,
@@ -26,9 +25,10 @@ from t2x.world.prompts import (
 )
 from t2x.world.render import SLOT_CENTERS, Placed, natural_order
 from t2x.world.scene import CLASSES, COLORS, INVERSE, MAX_OBJECTS, Group, Scene
-from t2x.world.shown import NAMELESS, Shown, told_scene
+from t2x.world.shown import NAMELESS, Drawn, told_scene
 from t2x.world.split import has_held_out_pair
 from t2x.world.truth import SURE_OFFSET, offset, satisfies
+from t2x.world.words import articled
 
 __all__ = [
     "DESCRIBE",
@@ -72,7 +72,7 @@ def description(objects: Sequence[Placed]) -> str:
     return f"{NUMBER_WORDS[len(objects)]} {noun}. {'. '.join(parts)}."
 
 
-def caption_turn(shown: Shown) -> Turn:
+def caption_turn(shown: Drawn) -> Turn:
     """The dense description of a picture."""
     return Turn(DESCRIBE, description(shown.objects), "caption")
 
@@ -182,7 +182,7 @@ _CHANGES: dict[Callable[[Scene, random.Random], Scene | None], float] = {
 }
 
 
-def _false_scene(shown: Shown, rng: random.Random, *, easy: float) -> Scene:
+def _false_scene(shown: Drawn, rng: random.Random, *, easy: float) -> Scene:
     """A scene that the picture does not show, near its truth unless drawn as an ``easy`` one."""
     for _ in range(_TRIES):
         true = told_scene(shown.objects, rng)
@@ -198,7 +198,7 @@ def _false_scene(shown: Shown, rng: random.Random, *, easy: float) -> Scene:
     return scene
 
 
-def _breaks(shown: Shown, scene: Scene) -> bool:
+def _breaks(shown: Drawn, scene: Scene) -> bool:
     return satisfies(scene, shown.objects) is False
 
 
@@ -227,7 +227,7 @@ def fault(scene: Scene, objects: Sequence[Placed]) -> str:
     return f"it is not {scene.relation}"
 
 
-def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1, plain: float = 0.4) -> Turn:
+def verify_turn(shown: Drawn, rng: random.Random, *, easy: float = 0.1, plain: float = 0.4) -> Turn:
     """Whether the picture shows a text, true or false with even odds; after a no, what is wrong.
 
     Pictures with an object of no class only have false texts, half of them near misses that name
@@ -245,7 +245,7 @@ def verify_turn(shown: Shown, rng: random.Random, *, easy: float = 0.1, plain: f
     return _no(_false_scene(shown, rng, easy=easy), shown, rng, plain)
 
 
-def _no(scene: Scene, shown: Shown, rng: random.Random, plain: float) -> Turn:
+def _no(scene: Scene, shown: Drawn, rng: random.Random, plain: float) -> Turn:
     question = VERIFY.format(_text(scene, rng, plain=plain))
     return Turn(question, f"no, {fault(scene, shown.objects)}", "verify")
 
@@ -253,13 +253,13 @@ def _no(scene: Scene, shown: Shown, rng: random.Random, plain: float) -> Turn:
 # ---- atomic questions ---------------------------------------------------------------------------
 
 
-def _some_class(shown: Shown, rng: random.Random) -> str:
+def _some_class(shown: Drawn, rng: random.Random) -> str:
     """A class in the picture, or with even odds any other."""
     named = [p.cls for p in shown.objects if p.cls != NAMELESS]
     return rng.choice(named) if named and rng.random() < 0.6 else rng.choice(CLASSES)
 
 
-def _how_many(shown: Shown, rng: random.Random) -> Turn:
+def _how_many(shown: Drawn, rng: random.Random) -> Turn:
     if rng.random() < 0.25:
         return Turn("How many objects?", NUMBER_WORDS[len(shown.objects)], "atomic")
     cls = _some_class(shown, rng)
@@ -267,7 +267,7 @@ def _how_many(shown: Shown, rng: random.Random) -> Turn:
     return Turn(f"How many {plural(cls)}?", NUMBER_WORDS[number], "atomic")
 
 
-def _presence(shown: Shown, rng: random.Random) -> Turn:
+def _presence(shown: Drawn, rng: random.Random) -> Turn:
     p = rng.choice(shown.objects)
     cls = _some_class(shown, rng) if p.cls == NAMELESS or rng.random() < 0.5 else p.cls
     color = p.color if rng.random() < 0.5 else rng.choice(COLORS)
@@ -283,7 +283,7 @@ def _presence(shown: Shown, rng: random.Random) -> Turn:
     return Turn(f"Is there {articled(f'{color} {cls}')}?", answer, "atomic")
 
 
-def _color(shown: Shown, rng: random.Random) -> Turn:
+def _color(shown: Drawn, rng: random.Random) -> Turn:
     p = rng.choice(shown.objects)
     alike = {o.color for o in shown.objects if o.cls == p.cls}
     if p.cls == NAMELESS or len(alike) > 1:
@@ -292,7 +292,7 @@ def _color(shown: Shown, rng: random.Random) -> Turn:
     return Turn(f"What colour: the {name}?", p.color or "natural", "atomic")
 
 
-def _side(shown: Shown, rng: random.Random) -> Turn:
+def _side(shown: Drawn, rng: random.Random) -> Turn:
     names = [p.cls for p in shown.objects]
     single = [p for p in shown.objects if names.count(p.cls) == 1 and p.cls != NAMELESS]
     if len(single) < 2:
@@ -308,7 +308,7 @@ def _side(shown: Shown, rng: random.Random) -> Turn:
     return Turn(f"Is the {first.cls} {words} the {second.cls}?", answer, "atomic")
 
 
-def _place(shown: Shown, rng: random.Random) -> Turn:
+def _place(shown: Drawn, rng: random.Random) -> Turn:
     p = rng.choice(shown.objects)
     if rng.random() < 0.3 and len(shown.objects) > 2:
         slot = rng.choice([s for s in SLOT_CENTERS if " " in s])
@@ -322,7 +322,7 @@ def _place(shown: Shown, rng: random.Random) -> Turn:
 _ATOMIC = {_how_many: 0.25, _presence: 0.25, _color: 0.15, _side: 0.25, _place: 0.1}
 
 
-def _said_turn(shown: Shown, rng: random.Random) -> Turn | None:
+def _said_turn(shown: Drawn, rng: random.Random) -> Turn | None:
     scene = told_scene(shown.objects, rng)
     if scene is None:
         return None
@@ -340,7 +340,7 @@ def _text_turn(rng: random.Random) -> Turn:
 
 
 def sample_turns(
-    shown: Shown,
+    shown: Drawn,
     rng: random.Random,
     *,
     verify: int = 5,

@@ -1,10 +1,10 @@
 """Scenes of the emoji world: what a picture shows, told apart from how it is drawn and how it is
 said.
 
-A scene is one to four objects in up to three groups. A group is a class, a colour (None: the
-emoji's natural colours) and a count. A two-group scene may state a relation: all of the first group
-lie on that side of all of the second. The six tasks are those of GenEval (Ghosh et al. 2023, arXiv
-2310.11513); its prompts are not used anywhere.
+A scene is one to four objects in groups; ``sample_scene`` draws up to three groups. A group is a
+class, a colour (None: the emoji's natural colours) and a count. A two-group scene may state a
+relation: all of the first group lie on that side of all of the second. The six tasks are those of
+GenEval (Ghosh et al. 2023, arXiv 2310.11513); its prompts are not used anywhere.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from t2x.world.truth import satisfies
 
 __all__ = [
     "NAMELESS",
-    "Shown",
+    "Drawn",
     "draw_shown",
     "patch_labels",
     "told_scene",
@@ -34,8 +34,8 @@ _PATCH = 8  # pixels
 
 
 @dataclass(frozen=True)
-class Shown:
-    """One picture, (64, 64, 3) uint8, and all the ``objects`` in it."""
+class Drawn:
+    """One picture, (64, 64, 3) uint8, and all the ``objects`` in it, told by no scene."""
 
     picture: NDArray[np.uint8]
     objects: tuple[Placed, ...]
@@ -76,7 +76,7 @@ def _content(rng: random.Random) -> Scene:
 
 def _mixed(
     placed: list[Placed], background: tuple[float, float, float], rng: random.Random
-) -> Shown | None:
+) -> Drawn | None:
     """A picture with one object that is half one class and half another, neither of them where it
     is held out; None if the others leave no such class.
     """
@@ -101,10 +101,10 @@ def _mixed(
         else:
             picture[placed[index].y :] = second[placed[index].y :]
     nameless = replace(placed[index], cls=NAMELESS, color=None)
-    return Shown(picture, (*placed[:index], nameless, *placed[index + 1 :]))
+    return Drawn(picture, (*placed[:index], nameless, *placed[index + 1 :]))
 
 
-def draw_shown(rng: random.Random, *, nameless: float = 0.06) -> Shown:
+def draw_shown(rng: random.Random, *, nameless: float = 0.06) -> Drawn:
     """Draw a picture of the training split; a share ``nameless`` holds an object of no class."""
     mix = rng.random() < nameless
     while True:
@@ -114,7 +114,7 @@ def draw_shown(rng: random.Random, *, nameless: float = 0.06) -> Shown:
         background = any_background(rng)
         shown = _mixed(placed, background, rng) if mix else None
         if shown is not None or not mix:
-            return shown or Shown(render(placed, background), tuple(placed))
+            return shown or Drawn(render(placed, background), tuple(placed))
 
 
 def _resized(placed: Placed, rng: random.Random) -> int:

@@ -1,8 +1,14 @@
 """The held-out split of the emoji world: what no training set may show.
 
-Three things are held out: object-colour pairs, object-relation pairs and whole phrasing kinds. The
-first two are drawn by a hash of their names, so that the split needs no file and never moves; the
-phrasing kinds are named in ``t2x.world.prompts``.
+Held out are object-colour pairs, object-relation pairs, whole phrasing kinds and the texts of
+validation and test prompts. The pairs are drawn by a hash of their names, the texts by a hash of
+themselves, so that the split needs no file and never moves; the phrasing kinds are named in
+``t2x.world.prompts``. ``t2x.world.placing`` keeps pairs out of pictures that state no relation.
+
+Reward models, emoji-lm and emoji-rewriter see none of these. The generator's captions keep to the
+pairs alone: it stands for one that has read the web, and a plain caption is, word for word, what a
+user may type. The embedded emoji-flow was trained under an older, weaker guard; its card says what
+it has seen.
 """
 
 from __future__ import annotations
@@ -33,12 +39,12 @@ def _unit_hash(*parts: str) -> float:
 
 
 def is_held_out_color(cls: str, color: str) -> bool:
-    """Whether no training picture or text may show a ``color`` ``cls``."""
+    """Whether no training picture may show a ``color`` ``cls``, and no training text name one."""
     return _unit_hash("color", cls, color) < HELD_OUT_FRACTION
 
 
 def is_held_out_relation(cls: str, relation: str) -> bool:
-    """Whether no training picture or text may place ``cls`` on that side of another object."""
+    """Whether no training picture or text may put a group of ``cls`` on that side of another."""
     return _unit_hash("relation", cls, relation) < HELD_OUT_FRACTION
 
 

@@ -13,7 +13,7 @@ from t2x.world.questions import VERIFY, Turn, description, fault, sample_turns, 
 from t2x.world.render import Placed
 from t2x.world.rules import parse
 from t2x.world.scene import CLASSES, COLORS, Group, Scene
-from t2x.world.shown import NAMELESS, Shown, draw_shown, patch_labels, told_scene
+from t2x.world.shown import NAMELESS, Drawn, draw_shown, patch_labels, told_scene
 from t2x.world.split import has_held_out_pair
 from t2x.world.truth import satisfies
 
@@ -52,7 +52,7 @@ def test_a_mixture_has_no_name() -> None:
         assert f": {NAMELESS}." in description(shown.objects)
 
 
-def _turns(seeds: range) -> list[tuple[Shown, Turn]]:
+def _turns(seeds: range) -> list[tuple[Drawn, Turn]]:
     found = []
     for seed in seeds:
         rng = random.Random(seed)
@@ -62,11 +62,11 @@ def _turns(seeds: range) -> list[tuple[Shown, Turn]]:
 
 
 @pytest.fixture(scope="module")
-def turns() -> list[tuple[Shown, Turn]]:
+def turns() -> list[tuple[Drawn, Turn]]:
     return _turns(range(400))
 
 
-def test_verify_answers_agree_with_a_parser(turns: list[tuple[Shown, Turn]]) -> None:
+def test_verify_answers_agree_with_a_parser(turns: list[tuple[Drawn, Turn]]) -> None:
     """What the rule-based parser reads out of the text, if anything, is true of the picture or not
     as the answer says.
 
@@ -92,13 +92,13 @@ def test_verify_answers_agree_with_a_parser(turns: list[tuple[Shown, Turn]]) -> 
     assert held_out == 0
 
 
-def test_verify_answers_are_balanced(turns: list[tuple[Shown, Turn]]) -> None:
+def test_verify_answers_are_balanced(turns: list[tuple[Drawn, Turn]]) -> None:
     answers = [turn.answer.partition(",")[0] for _, turn in turns if turn.kind == "verify"]
     assert set(answers) == {"yes", "no"}
     assert 0.44 < answers.count("yes") / len(answers) < 0.53  # mixtures are always "no"
 
 
-def test_atomic_counts_and_colors_are_true(turns: list[tuple[Shown, Turn]]) -> None:
+def test_atomic_counts_and_colors_are_true(turns: list[tuple[Drawn, Turn]]) -> None:
     plurals = {plural(cls): cls for cls in CLASSES}
     counted = colored = 0
     for shown, turn in turns:
@@ -116,7 +116,7 @@ def test_atomic_counts_and_colors_are_true(turns: list[tuple[Shown, Turn]]) -> N
     assert colored > 80
 
 
-def test_sides_are_true(turns: list[tuple[Shown, Turn]]) -> None:
+def test_sides_are_true(turns: list[tuple[Drawn, Turn]]) -> None:
     form = re.compile(r"Is the (.*?) (to the left of|to the right of|above|below) the (.*)\?")
     asked = []
     for shown, turn in turns:
@@ -178,5 +178,5 @@ def test_every_scene_has_a_training_text() -> None:
     """All plain ways to tell some scenes belong to other splits; the search must still end."""
     rng = random.Random(0)
     objects = tuple(_placed("sheep", None, x, y) for x in (16, 48) for y in (16, 48))
-    shown = Shown(np.zeros((64, 64, 3), np.uint8), objects)
+    shown = Drawn(np.zeros((64, 64, 3), np.uint8), objects)
     assert all(verify_turn(shown, rng).kind == "verify" for _ in range(200))
