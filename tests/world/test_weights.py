@@ -18,7 +18,7 @@ from t2x.world import weights
 from t2x.world.weights import EMBEDDED, is_present, model_card, model_dir, require_model
 
 # Weights of several runs, or of a recipe that has moved on since.
-OLDER = ("emoji-flow", "emoji-lm", "emoji-rewriter")
+OLDER = ("emoji-flow",)
 
 
 def _parameters(folder: Path) -> int:
