@@ -99,6 +99,7 @@ def test_folders_hub_ids_and_embedded_names_go_to_the_ordinary_loader(
     with pytest.raises(T2XError, match="t2x world train emoji-flow"):
         registry.load_generator("emoji-flow")
     (tmp_path / "emoji-flow" / "unet" / "model.safetensors").touch()
+    (tmp_path / "emoji-flow" / "model_index.json").touch()
     expected = ((str(tmp_path / "emoji-flow"),), {"dtype": "float32"})
     assert registry.load_generator("emoji-flow", dtype="float32") == expected
     assert registry.load_generator(str(tmp_path)) == ((str(tmp_path),), {})
