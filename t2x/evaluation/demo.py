@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ EXAMPLES = (
     "an airplane flying over two ponies",
 )
 REWARDS = ("clip", "hps", "aesthetic", "vqa")
+_SETTINGS = 30  # entries of a setting; what holds more is data
 FILES = ("compare.png", "report.html", "result.json")
 
 __all__ = ["EXAMPLES", "FILES", "REWARDS", "Progress", "pick_prompt", "run_demo"]
@@ -125,17 +126,17 @@ def _versions() -> dict[str, str]:
 
 
 def _command(text: str, seed: int, num: int, sources: Sequence[Any]) -> str:
-    """Write the command that gives the same pictures, "" if a source is an object: its name does
-    not tell how it was loaded."""
-    if not all(isinstance(source, str) for source in sources):
-        return ""
+    """Write the command that gives the same pictures and scores; "" if none does, as for a source
+    that is an object, whose name does not tell how it was loaded."""
     rewriter, generator, *rewards = sources
+    if not rewards or not all(isinstance(source, str) for source in sources):
+        return ""
     words = ["t2x", "demo", "--out", "out", "--seed", str(seed), "--num", str(num)]
     if rewriter != "emoji-rewriter":
         words += ["--rewriter", rewriter]
     if generator != "emoji-flow":
         words += ["--model", generator]
-    if rewards and tuple(rewards) != REWARDS:
+    if tuple(rewards) != REWARDS:
         words += ["--reward", ",".join(rewards)]
     return shlex.join([*words, *(["--"] if text.startswith("-") else []), text])
 
@@ -150,20 +151,22 @@ def _objects(
 
 
 def _described(source: Any) -> dict[str, Any]:
-    """Class and public settings of an object, plain values only."""
+    """Class and public settings of an object: plain values, and records of such."""
     inner = getattr(source, "rewriter", source)  # of a guard, what it guards
     kind = type(inner)
-    named = {key: getattr(inner, key, None) for key in ("model_id", "name", "scale")}
-    values = {**named, **{key: value for key, value in vars(inner).items() if key[0] != "_"}}
-    shown = {key: value for key, value in values.items() if _is_plain(value)}
+    values = {key: getattr(inner, key, None) for key in ("model_id", "name", "scale")}
+    values |= {key: v for key, v in getattr(inner, "__dict__", {}).items() if key[0] != "_"}
+    records = {key: asdict(v) if is_dataclass(v) else v for key, v in values.items()}
+    shown = {key: value for key, value in records.items() if _is_setting(value)}
     return {"class": f"{kind.__module__}.{kind.__qualname__}", **shown}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_setting(value: Any) -> bool:
+    """Tell what a person set from the vocabularies and weights that objects carry as well."""
     if isinstance(value, Mapping):
-        return all(map(_is_plain, value.values()))
+        return len(value) <= _SETTINGS and all(map(_is_setting, value.values()))
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return len(value) <= _SETTINGS and all(map(_is_setting, value))
     return isinstance(value, str | int | float)
 
 

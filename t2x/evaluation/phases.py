@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -103,15 +104,12 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
 def _stored_bytes(name: str) -> int | None:
     """Bytes of a model's weights as they are stored, or None where that is unknown."""
     from t2x.generators.residency import weight_bytes
-    from t2x.registry import known_names
     from t2x.world.weights import EMBEDDED, require_model
 
     try:
         if name in EMBEDDED:
             return weight_bytes(require_model(name))
-        if name in {*known_names("rewriters"), *known_names("generators")} or ":" in name:
-            return None
-        return weight_bytes(name)
+        return weight_bytes(name) if "/" in name or os.path.isdir(name) else None
     except (T2XError, OSError) as error:  # loading it says more
         log.info("size of %s is unknown: %s", name, error)
         return None

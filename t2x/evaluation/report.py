@@ -199,6 +199,8 @@ def _again(result: SideBySide) -> str:
             '<p class="muted">The same pictures and scores again:</p>\n'
             f"<pre>{_text(result.command)}</pre>"
         )
+    if not result.objects:
+        return ""
     rows = "\n".join(
         f"<dt>{_text(name)}</dt><dd>{_text(_flat(values))}</dd>"
         for name, values in result.objects.items()
