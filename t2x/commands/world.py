@@ -58,7 +58,7 @@ def evaluate(
         str, typer.Option("--arm", help="Arms to compare, with commas between.")
     ] = "raw,rules,dense,rewrite",
     n: Annotated[
-        int, typer.Option("--n", min=30, help="Held-out prompts, spread over six tasks.")
+        int, typer.Option("--n", min=30, help="Held-out prompts, five a task at least.")
     ] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 7,
     generator: Annotated[

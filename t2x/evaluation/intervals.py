@@ -85,7 +85,8 @@ def bootstrap_mean(
 ) -> Interval:
     """95 % percentile interval of the stratified mean of (N,) values.
 
-    Bounds are NaN with fewer than ``MIN_STRATUM`` values in a stratum. Raises ValueError if ``strata`` has another length.
+    Bounds are NaN with fewer than ``MIN_STRATUM`` values in a stratum. Raises ValueError if
+    ``strata`` has another length.
     """
     array = np.asarray(values, float)
     groups, missing = _groups(array, strata)
