@@ -214,7 +214,7 @@ def test_a_target_is_asked_for_its_token_limits_and_not_loaded(t2x, monkeypatch)
     monkeypatch.setattr("t2x.generators.loading.load_pipeline", load)
     code, out, _ = t2x("rewrite", "a cat", "--target", "emoji-flow", *REWRITER, "--json")
     scores = json.loads(out)["rewrites"][0]["scores"]
-    assert code == 0 and 0 < scores["tokens/tokenizer"] < scores["limit/tokenizer"] == 77
+    assert code == 0 and 0 < scores["tokens/tokenizer"] < scores["limit/tokenizer"]
 
 
 def test_a_long_job_says_how_fast_it_goes_and_how_long_it_takes():

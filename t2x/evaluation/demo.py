@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ EXAMPLES = (
     "an airplane flying over two ponies",
 )
 REWARDS = ("clip", "hps", "aesthetic", "vqa")
-_SETTINGS = 30  # entries of a setting; what holds more is data
+_ENTRIES = 30  # entries of a setting; what holds more is data
 FILES = ("compare.png", "report.html", "result.json")
 
 __all__ = ["EXAMPLES", "FILES", "REWARDS", "Progress", "pick_prompt", "run_demo"]
@@ -155,18 +155,23 @@ def _described(source: Any) -> dict[str, Any]:
     inner = getattr(source, "rewriter", source)  # of a guard, what it guards
     kind = type(inner)
     values = {key: getattr(inner, key, None) for key in ("model_id", "name", "scale")}
-    values |= {key: v for key, v in getattr(inner, "__dict__", {}).items() if key[0] != "_"}
-    records = {key: asdict(v) if is_dataclass(v) else v for key, v in values.items()}
-    shown = {key: value for key, value in records.items() if _is_setting(value)}
-    return {"class": f"{kind.__module__}.{kind.__qualname__}", **shown}
+    values |= getattr(inner, "__dict__", {})
+    for key, value in values.items():
+        if is_dataclass(value):
+            values[key] = _settings({f.name: getattr(value, f.name) for f in fields(value)})
+    return {"class": f"{kind.__module__}.{kind.__qualname__}", **_settings(values)}
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: v for key, v in values.items() if not key.startswith("_") and _is_setting(v)}
 
 
 def _is_setting(value: Any) -> bool:
     """Tell what a person set from the vocabularies and weights that objects carry as well."""
     if isinstance(value, Mapping):
-        return len(value) <= _SETTINGS and all(map(_is_setting, value.values()))
+        return len(value) <= _ENTRIES and all(map(_is_setting, value.values()))
     if isinstance(value, list | tuple):
-        return len(value) <= _SETTINGS and all(map(_is_setting, value))
+        return len(value) <= _ENTRIES and all(map(_is_setting, value))
     return isinstance(value, str | int | float)
 
 

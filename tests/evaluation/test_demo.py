@@ -20,7 +20,14 @@ from t2x.evaluation.demo import EXAMPLES, FILES, pick_prompt, run_demo
 from t2x.evaluation.phases import check_memory
 from t2x.generators import DiffusionGenerator
 from t2x.media import from_pil
-from t2x.testing import FakeGenerator, FakeReward, FakeRewriter, tiny_stable_diffusion
+from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.testing import (
+    FakeGenerator,
+    FakeReward,
+    FakeRewriter,
+    tiny_causal_lm,
+    tiny_stable_diffusion,
+)
 from t2x.types import Check, Rewrite
 from t2x.world.prompts import split_of
 
@@ -215,6 +222,9 @@ def test_what_was_given_as_an_object_has_no_command_but_its_settings():
             "modality": "image",
         }
     }
+    tuned = LanguageModelRewriter(*tiny_causal_lm(), top_p=0.5, max_new_tokens=4)
+    about = demo(num=1, **{**names, "rewriter": tuned}).objects["rewriter"]
+    assert about["template"]["top_p"] == 0.5 and about["batch_size"] == 32
     named = demo(num=1, **names)
     assert named.command.startswith("t2x demo ") and named.objects == {}
     assert demo(num=1, **{**names, "rewards": []}).command == ""
