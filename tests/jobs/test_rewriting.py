@@ -119,6 +119,15 @@ def test_cut_at_any_byte_the_next_run_gives_the_bytes_of_an_unbroken_one(small):
         assert (done.written, done.bad) == (4, 6)
 
 
+def test_a_batch_writes_its_errors_first():
+    """Or a kill between the two would lose bad lines that lie before the last record."""
+    with output.open_output(Path("o.jsonl"), {"input": "x"}) as opened:
+        Path("o.jsonl.errors").mkdir()
+        with pytest.raises(OSError):
+            opened.write([{"index": 1}], [{"index": 0}])
+        assert Path("o.jsonl").read_bytes() == b""
+
+
 SLOW = """
 import time
 from t2x.testing import FakeRewriter
