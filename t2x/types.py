@@ -64,6 +64,11 @@ class Rewrite:
     model_id: str = ""
     raw: str = ""
 
+    @property
+    def changed(self) -> bool:
+        """Whether the generator gets anything but the user's own words."""
+        return self.text != self.original or bool(self.negative)
+
 
 @dataclass(frozen=True)
 class Context:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.plain import plain
+
+SPOKEN = 10.0  # seconds between two lines about a long job, where there is no terminal
 
 __all__ = [
+    "Meter",
     "check_prompts",
+    "job_progress",
     "note",
     "parse_size",
     "plain",
@@ -25,22 +31,9 @@ __all__ = [
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print one JSON value; what is NaN or infinite becomes null, as JSON has no word for it."""
+    """Print one JSON value; what is NaN or infinite becomes null."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=indent) + "\n")
     sys.stdout.flush()
-
-
-def plain(value: Any) -> Any:
-    """Turn a result into what JSON can hold."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return str(value) if isinstance(value, Path) else value
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -102,6 +95,64 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         yield lambda what, done, total: bar.update(
             task, description=what, completed=done, total=total
         )
+
+
+class Meter:
+    """Says how far a job is, how fast it goes and how long it will take.
+
+    The rate is that of this run: what was done before the first call does not count. ``clock``
+    gives seconds.
+    """
+
+    def __init__(self, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._unit = unit
+        self._clock = clock
+        self._begun: tuple[float, int] | None = None
+
+    def text(self, done: int, total: int | None) -> str:
+        """One line; the time left is known once something was done and ``total`` is known."""
+        now = self._clock()
+        start, before = self._begun = self._begun or (now, done)
+        said = f"{done:,} {self._unit}" if total is None else f"{done:,} of {total:,} {self._unit}"
+        if done <= before or now <= start:
+            return said
+        rate = (done - before) / (now - start)
+        said += f", {rate:.3g} a second"
+        if total is None:
+            return said
+        return f"{said}, {timedelta(seconds=round((total - done) / rate))} left"
+
+
+@contextmanager
+def job_progress(unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show (done, total) of a long job with rate and time left: as a bar on a terminal, else as a
+    line on standard error every ``SPOKEN`` seconds."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console, meter = Console(stderr=True), Meter(unit)
+    if not console.is_terminal:
+        yield _spoken(meter)
+        return
+    columns = BarColumn(), TextColumn("{task.description}", markup=False)
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, total: bar.update(
+            task, description=meter.text(done, total), completed=done, total=total
+        )
+
+
+def _spoken(meter: Meter) -> Callable[[int, int | None], None]:
+    last = time.monotonic()
+
+    def say(done: int, total: int | None) -> None:
+        nonlocal last
+        text = meter.text(done, total)
+        if time.monotonic() - last >= SPOKEN:
+            last = time.monotonic()
+            note(text)
+
+    return say
 
 
 def _cell(value: object) -> str:

@@ -11,12 +11,13 @@ import typer
 from t2x.commands.console import (
     check_prompts,
     note,
-    plain,
     print_json,
     print_table,
     progress,
     split_names,
 )
+from t2x.evaluation.demo import FILES, REWARDS
+from t2x.plain import plain
 
 __all__ = ["demo"]
 
@@ -38,7 +39,7 @@ def demo(
     ] = "emoji-flow",
     rewards: Annotated[
         str, typer.Option("--reward", "-r", help="Names from `t2x list`, with commas between.")
-    ] = "clip,hps,aesthetic,vqa",
+    ] = ",".join(REWARDS),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrite a prompt, generate with and without it, score both, and show them side by side.
@@ -48,7 +49,7 @@ def demo(
     if prompt is not None:
         check_prompts([prompt])
     names = split_names(rewards, "reward", "--reward clip,vqa")
-    from t2x.evaluation.demo import FILES, run_demo
+    from t2x.evaluation.demo import run_demo
 
     with progress() as show:
         result = run_demo(

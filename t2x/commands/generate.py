@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from t2x.commands.console import check_prompts, parse_size, print_json, print_table
+from t2x.commands.console import check_prompts, parse_size, print_json, print_table, progress
+from t2x.errors import T2XError
+from t2x.files import made_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from t2x.types import Generator
+
+BATCH = 16  # pictures between two savings, for generators that have no batch size of their own
+_NUMBERED = re.compile(r"(\d{4,})-seed")
 
 __all__ = ["generate"]
 
 
 def generate(
     prompts: Annotated[list[str], typer.Argument(help="What you want to see.")],
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("out"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the pictures; those that are there stay.")
+    ] = Path("out"),
     model: Annotated[
         str, typer.Option("--model", help="A name from `t2x list`, a folder, or a hub id.")
     ] = "emoji-flow",
@@ -33,13 +44,17 @@ def generate(
     guidance: Annotated[float | None, typer.Option(help="Guidance scale.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Generate pictures and save them as PNG; each file holds its prompt and seed as text."""
+    """Generate pictures and save them as PNG; each file holds its prompt and seed as text.
+
+    Pictures are saved as they are drawn, and numbered on from those that the folder holds.
+    """
     check_prompts(prompts)
     pixels = None if size is None else parse_size(size)
+    folder = made_folder(out)
     texts = (
         [(text, text, "") for text in prompts]
         if rewriter == "none"
-        else _rewrite(prompts, rewriter, seed)
+        else _rewrite(prompts, rewriter, model, seed)
     )
     jobs = [(*text, seed + i) for text in texts for i in range(num)]
     from t2x.registry import load_generator
@@ -47,12 +62,7 @@ def generate(
     options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
     given = {key: value for key, value in options.items() if value is not None}
     generator = load_generator(model, **given)
-    media = generator.generate(
-        [text for _, text, _, _ in jobs],
-        negative=[negative for _, _, negative, _ in jobs],
-        seeds=[number for *_, number in jobs],
-        size=pixels,
-    )
+    first = _next_number(folder)
     rows = [
         {
             "prompt": prompt,
@@ -62,10 +72,11 @@ def generate(
             "model": generator.model_id,
             "file": str(out / f"{i:04d}-seed{number}.png"),
         }
-        for i, (prompt, text, negative, number) in enumerate(jobs)
+        for i, (prompt, text, negative, number) in enumerate(jobs, first)
     ]
-    for row, picture in zip(rows, media, strict=True):
-        _save(picture, row)
+    with progress() as show:
+        for done in _draw(generator, rows, pixels):
+            show(f"drawing with {generator.model_id}", done, len(rows))
     if as_json:
         print_json(rows)
     else:
@@ -76,15 +87,42 @@ def generate(
         )
 
 
-def _rewrite(prompts: list[str], name: str, seed: int) -> list[tuple[str, str, str]]:
+def _rewrite(prompts: list[str], name: str, model: str, seed: int) -> list[tuple[str, str, str]]:
+    """Rewrite within the token limits of what will draw."""
     from t2x.rewriters.loading import load_guarded
 
-    answers = load_guarded(name).rewrite(prompts, seed=seed)
+    answers = load_guarded(name, generator=model).rewrite(prompts, seed=seed)
     return [(item.original, item.text, item.negative) for (item,) in answers]
 
 
+def _next_number(folder: Path) -> int:
+    """The first number that no picture in the folder has."""
+    found = (_NUMBERED.match(path.name) for path in folder.iterdir())
+    return 1 + max((int(match[1]) for match in found if match), default=-1)
+
+
+def _draw(
+    generator: Generator, rows: list[dict[str, Any]], size: tuple[int, int] | None
+) -> Iterator[int]:
+    """Draw and save batch by batch, so that what ends a run costs one batch; give how many are
+    done."""
+    done = 0
+    while done < len(rows):
+        batch = rows[done : done + getattr(generator, "batch_size", BATCH)]
+        negatives = [row["negative"] for row in batch]
+        media = generator.generate(
+            [row["text"] for row in batch],
+            negative=negatives if any(negatives) else None,
+            seeds=[row["seed"] for row in batch],
+            size=size,
+        )
+        for row, picture in zip(batch, media, strict=True):
+            _save(picture, row)
+        done += len(batch)
+        yield done
+
+
 def _save(picture: Tensor, row: dict[str, Any]) -> None:
-    from t2x.errors import T2XError
     from t2x.media import save_png
 
     frames = picture if picture.ndim == 4 else picture.unsqueeze(0)

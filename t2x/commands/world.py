@@ -57,7 +57,9 @@ def evaluate(
     arms: Annotated[
         str, typer.Option("--arm", help="Arms to compare, with commas between.")
     ] = "raw,rules,dense,rewrite",
-    n: Annotated[int, typer.Option("--n", min=6, help="Held-out prompts.")] = 1000,
+    n: Annotated[
+        int, typer.Option("--n", min=30, help="Held-out prompts, five a task at least.")
+    ] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 7,
     generator: Annotated[
         str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")

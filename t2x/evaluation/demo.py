@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,15 @@ from t2x.evaluation.phases import (
     Progress,
     Steps,
     by_arm,
+    check_memory,
     draw_phase,
     name_of,
     rewrite_phase,
     score_phase,
+    unmeasured,
 )
 from t2x.evaluation.side_by_side import SideBySide
+from t2x.files import made_folder
 
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
@@ -39,6 +43,7 @@ EXAMPLES = (
     "an airplane flying over two ponies",
 )
 REWARDS = ("clip", "hps", "aesthetic", "vqa")
+_ENTRIES = 30  # entries of a setting; what holds more is data
 FILES = ("compare.png", "report.html", "result.json")
 
 __all__ = ["EXAMPLES", "FILES", "REWARDS", "Progress", "pick_prompt", "run_demo"]
@@ -62,6 +67,8 @@ def run_demo(
 ) -> SideBySide:
     """Compare one prompt with and without a rewrite, and write ``FILES`` into ``out``.
 
+    The files are there as soon as the pictures are, and are written again when all is scored.
+
     Args:
         prompt: what the user wants to see; None takes the example of the seed.
         out: folder for the files; None writes none.
@@ -84,24 +91,29 @@ def run_demo(
     text = pick_prompt(seed) if prompt is None else prompt
     if not text.strip():
         raise T2XError("the prompt is empty; say what the picture should show")
-    folder = None if out is None else _made(Path(out))
+    folder = None if out is None else made_folder(out)
     steps = Steps(progress, total=2 + len(rewards))
+    check_memory(rewriter, generator)
     rewrite = rewrite_phase(rewriter, generator, text, seed=seed, steps=steps)
     seeds = tuple(range(seed, seed + num))
     drawn = draw_phase(generator, rewrite, seeds, steps)
-    columns = tuple(score_phase(reward, text, drawn.media, num, steps) for reward in rewards)
-    result = SideBySide(
+    drawn_only = SideBySide(
         rewrite=rewrite,
         seeds=seeds,
         pictures=by_arm(drawn.media, num),
-        rewards=columns,
+        rewards=tuple(unmeasured(reward, num, "not scored yet") for reward in rewards),
         generator=drawn.model_id,
         settings=drawn.settings,
         versions=_versions(),
-        command=_command(text, seed, num, (rewriter, generator, rewards)),
+        command=_command(text, seed, num, (rewriter, generator, *rewards)),
+        objects=_objects(rewriter, generator, rewards),
         picked=prompt is None,
-        seconds=steps.finish(),
+        seconds=dict(steps.seconds),
     )
+    if folder is not None:
+        _write(drawn_only, folder)
+    columns = tuple(score_phase(reward, text, drawn.media, num, steps) for reward in rewards)
+    result = replace(drawn_only, rewards=columns, seconds=steps.finish())
     if folder is not None:
         _write(result, folder)
     return result
@@ -113,26 +125,54 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-def _command(text: str, seed: int, num: int, sources: tuple[Any, Any, Sequence[Any]]) -> str:
-    """Write the command that gives the same pictures; loaded objects are named."""
-    rewriter, generator, rewards = sources
+def _command(text: str, seed: int, num: int, sources: Sequence[Any]) -> str:
+    """Write the command that gives the same pictures and scores; "" if none does, as for a source
+    that is an object, whose name does not tell how it was loaded."""
+    rewriter, generator, *rewards = sources
+    if not rewards or not all(isinstance(source, str) for source in sources):
+        return ""
     words = ["t2x", "demo", "--out", "out", "--seed", str(seed), "--num", str(num)]
-    names = ",".join(map(name_of, rewards))
-    if name_of(rewriter) != "emoji-rewriter":
-        words += ["--rewriter", name_of(rewriter)]
-    if name_of(generator) != "emoji-flow":
-        words += ["--model", name_of(generator)]
-    if names != ",".join(REWARDS):
-        words += ["--reward", names]
+    if rewriter != "emoji-rewriter":
+        words += ["--rewriter", rewriter]
+    if generator != "emoji-flow":
+        words += ["--model", generator]
+    if tuple(rewards) != REWARDS:
+        words += ["--reward", ",".join(rewards)]
     return shlex.join([*words, *(["--"] if text.startswith("-") else []), text])
 
 
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise T2XError(f"cannot make the folder {str(folder)!r}: {error}") from error
-    return folder
+def _objects(
+    rewriter: str | Rewriter, generator: str | Generator, rewards: Sequence[str | RewardModel]
+) -> dict[str, dict[str, Any]]:
+    """Say what each source was that is an object."""
+    sources: dict[str, Any] = {"rewriter": rewriter, "generator": generator}
+    sources |= {f"reward {name_of(reward)}": reward for reward in rewards}
+    return {key: _described(item) for key, item in sources.items() if not isinstance(item, str)}
+
+
+def _described(source: Any) -> dict[str, Any]:
+    """Class and public settings of an object: plain values, and records of such."""
+    inner = getattr(source, "rewriter", source)  # of a guard, what it guards
+    kind = type(inner)
+    values = {key: getattr(inner, key, None) for key in ("model_id", "name", "scale")}
+    values |= getattr(inner, "__dict__", {})
+    for key, value in values.items():
+        if is_dataclass(value):
+            values[key] = _settings({f.name: getattr(value, f.name) for f in fields(value)})
+    return {"class": f"{kind.__module__}.{kind.__qualname__}", **_settings(values)}
+
+
+def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: v for key, v in values.items() if not key.startswith("_") and _is_setting(v)}
+
+
+def _is_setting(value: Any) -> bool:
+    """Tell what a person set from the vocabularies and weights that objects carry as well."""
+    if isinstance(value, Mapping):
+        return len(value) <= _ENTRIES and all(map(_is_setting, value.values()))
+    if isinstance(value, list | tuple):
+        return len(value) <= _ENTRIES and all(map(_is_setting, value))
+    return isinstance(value, str | int | float)
 
 
 def _write(result: SideBySide, folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,10 +33,12 @@ __all__ = [
     "Progress",
     "Steps",
     "by_arm",
+    "check_memory",
     "draw_phase",
     "name_of",
     "rewrite_phase",
     "score_phase",
+    "unmeasured",
 ]
 
 
@@ -77,6 +80,41 @@ class Drawn:
     settings: dict[str, Any]
 
 
+def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
+    """Say before anything is loaded or downloaded if the weights of a phase don't fit into memory.
+
+    A warning and no error: weights may be loaded smaller than they are stored, and systems swap.
+    """
+    from t2x.generators.loading import resolve_device
+    from t2x.generators.residency import Preflight, available_bytes
+
+    stages = {
+        f"{kind} {source}": _stored_bytes(source)
+        for kind, source in (("rewriter", rewriter), ("generator", generator))
+        if isinstance(source, str)
+    }
+    if not stages:
+        return
+    found = Preflight(stages, available_bytes(resolve_device(None)))
+    log.info("memory: %s", found.summary())
+    if found.in_phases is False:
+        log.warning("memory: %s", found.summary())
+
+
+def _stored_bytes(name: str) -> int | None:
+    """Bytes of a model's weights as they are stored, or None where that is unknown."""
+    from t2x.generators.residency import weight_bytes
+    from t2x.world.weights import EMBEDDED, require_model
+
+    try:
+        if name in EMBEDDED:
+            return weight_bytes(require_model(name))
+        return weight_bytes(name) if "/" in name or os.path.isdir(name) else None
+    except (T2XError, OSError) as error:  # loading it says more
+        log.info("size of %s is unknown: %s", name, error)
+        return None
+
+
 def rewrite_phase(
     source: str | Rewriter, generator: str | Generator, text: str, *, seed: int, steps: Steps
 ) -> Rewrite:
@@ -100,20 +138,20 @@ def draw_phase(
     from t2x.generators.memory import release_memory
     from t2x.registry import load_generator
 
-    changed = rewrite.text != rewrite.original or bool(rewrite.negative)
-    texts = [(rewrite.original, ""), (rewrite.text, rewrite.negative)][: 1 + changed]
+    texts = [(rewrite.original, ""), (rewrite.text, rewrite.negative)][: 1 + rewrite.changed]
     jobs = [(*text, seed) for text in texts for seed in seeds]
     parts: list[Media] = []
     with steps.phase("generate", f"loading {name_of(source)}"):
         model = load_generator(source) if isinstance(source, str) else source
         if model.modality != "image":
             raise T2XError(f"{model.model_id} makes videos; the demo compares pictures")
+        settings = _settings(model)
         for start in range(0, len(jobs), BATCH):
             steps.say(f"drawing {len(jobs)} pictures with {model.model_id}, {start} done")
             prompts, negatives, numbers = zip(*jobs[start : start + BATCH], strict=True)
             negative = negatives if any(negatives) else None
             parts.append(model.generate(prompts, negative=negative, seeds=numbers))
-        drawn = Drawn(_joined(parts), model.model_id, _settings(model))
+        drawn = Drawn(_joined(parts), model.model_id, settings)
         if isinstance(source, str):
             del model
             release_memory()
@@ -121,13 +159,22 @@ def draw_phase(
 
 
 def _settings(model: Generator) -> dict[str, Any]:
-    """All that decides a picture but prompt and seed, for models that can tell."""
+    """All that decides a picture but prompt and seed, for models that can tell.
+
+    They are shown and nothing more: if they can't be read, the pictures are drawn all the same.
+    """
     from t2x.generators.diffusion import DiffusionGenerator
 
     if not isinstance(model, DiffusionGenerator):
         return {}
+    try:
+        known = model.fingerprint()
+    except Exception as error:
+        log.warning("the settings of %s are unknown: %s", model.model_id, _reason(error))
+        log.info("where it happened", exc_info=True)
+        return {"settings": "unknown"}
     hidden = ("model_id", "scheduler_config", "versions")
-    return {key: value for key, value in model.fingerprint().items() if key not in hidden}
+    return {key: value for key, value in known.items() if key not in hidden}
 
 
 def score_phase(
@@ -140,14 +187,30 @@ def score_phase(
     with steps.phase("score", f"scoring with {name_of(source)}"), quiet():
         try:
             column = _measure(source, prompt, media, num)
-        except (T2XError, OSError) as error:
-            problem = " ".join(str(error).split()) or type(error).__name__
-            log.warning("reward %s is not measured: %s", name_of(source), problem)
-            nothing = (math.nan,) * num
-            column = RewardColumn(name_of(source), nothing, nothing, problem=problem)
+        except Exception as error:  # pictures are there: no reward may take them along
+            problem = _reason(error)
+            meant = isinstance(error, T2XError | OSError)
+            log.warning(
+                "reward %s is not measured: %s", name_of(source), problem, exc_info=not meant
+            )
+            column = unmeasured(source, num, problem)
         if isinstance(source, str):
             release_memory()
     return column
+
+
+def unmeasured(source: str | RewardModel, num: int, problem: str) -> RewardColumn:
+    """Give the column of a reward that has no score, and why."""
+    nothing = (math.nan,) * num
+    return RewardColumn(name_of(source), nothing, nothing, problem=problem)
+
+
+def _reason(error: Exception) -> str:
+    """One line; of errors that nobody raised on purpose, the kind as well."""
+    text = " ".join(str(error).split())
+    if isinstance(error, T2XError | OSError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _measure(source: str | RewardModel, prompt: str, media: Media, num: int) -> RewardColumn:

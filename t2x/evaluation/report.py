@@ -41,7 +41,7 @@ def report_page(result: SideBySide) -> str:
         scores=_score_table(result),
         rewrite=_rewrite(result),
         settings=_settings(result),
-        command=_text(result.command),
+        again=_again(result),
     )
 
 
@@ -190,6 +190,25 @@ def _settings(result: SideBySide) -> str:
     values |= {f"version of {name}": value for name, value in result.versions.items()}
     rows = "\n".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in values.items())
     return f"<dl>\n{rows}\n</dl>"
+
+
+def _again(result: SideBySide) -> str:
+    """How to get the same again: the command, or what the parts were that no command can name."""
+    if result.command:
+        return (
+            '<p class="muted">The same pictures and scores again:</p>\n'
+            f"<pre>{_text(result.command)}</pre>"
+        )
+    if not result.objects:
+        return ""
+    rows = "\n".join(
+        f"<dt>{_text(name)}</dt><dd>{_text(_flat(values))}</dd>"
+        for name, values in result.objects.items()
+    )
+    return (
+        '<p class="muted">Made from Python objects, so that no command gives the same again; what '
+        f"they were:</p>\n<dl>\n{rows}\n</dl>"
+    )
 
 
 def _flat(value: Any) -> str:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from t2x.plain import plain
 from t2x.types import Rewrite
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class SideBySide:
 
     ``pictures`` holds per arm one RGB picture per seed. ``settings`` and ``versions`` are plain
     values; ``seconds`` holds the time of each phase and is the only part that changes from run to
-    run.
+    run. ``command`` repeats the run; it is "" if a part of it was given as a Python object, and
+    ``objects`` then says what each of those was.
     """
 
     rewrite: Rewrite
@@ -126,6 +128,7 @@ class SideBySide:
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     picked: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -137,7 +140,7 @@ class SideBySide:
     @property
     def changed(self) -> bool:
         """Whether the arms differ; if not, both hold the same pictures."""
-        return self.rewrite.text != self.prompt or bool(self.rewrite.negative)
+        return self.rewrite.changed
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -182,11 +185,12 @@ class SideBySide:
             },
             "rewards": {reward.name: reward.record() for reward in self.rewards},
             "versions": self.versions,
-            "command": self.command,
+            "command": self.command or None,
+            "objects": self.objects,
             "seconds": self.seconds,
         }
-        plain: dict[str, Any] = _plain(record)
-        return plain
+        values: dict[str, Any] = plain(record)
+        return values
 
 
 def _counted(up: list[str], down: list[str], measured: list[RewardColumn]) -> str:
@@ -203,18 +207,6 @@ def _counted(up: list[str], down: list[str], measured: list[RewardColumn]) -> st
             of_all = "" if parts else f" of {total} {noun}"
             parts.append(f"{word} on {len(names)}{of_all} ({', '.join(names)})")
     return ", ".join(parts)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, int) or value is None:
-        return value
-    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _hash(image: Image) -> str:

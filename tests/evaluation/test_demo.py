@@ -17,8 +17,17 @@ from PIL import Image
 from t2x.cli import run
 from t2x.errors import T2XError
 from t2x.evaluation.demo import EXAMPLES, FILES, pick_prompt, run_demo
+from t2x.evaluation.phases import check_memory
+from t2x.generators import DiffusionGenerator
 from t2x.media import from_pil
-from t2x.testing import FakeGenerator, FakeReward, FakeRewriter, tiny_stable_diffusion
+from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.testing import (
+    FakeGenerator,
+    FakeReward,
+    FakeRewriter,
+    tiny_causal_lm,
+    tiny_stable_diffusion,
+)
 from t2x.types import Check, Rewrite
 from t2x.world.prompts import split_of
 
@@ -148,13 +157,101 @@ def test_a_reward_that_fails_is_not_measured_and_the_rest_is():
     assert record["rewards"]["nan"]["mean"] == {"original": None, "rewritten": None}
 
 
-def test_a_mistake_of_ours_in_a_reward_is_not_hidden():
+@pytest.mark.parametrize("error", [KeyError("a bug"), RuntimeError("CUDA out of memory")])
+def test_a_reward_that_breaks_takes_nothing_along_and_leaves_its_traceback(error, caplog):
     class Buggy(Named):
         def score(self, prompts, media, *, context=None):
-            raise KeyError("a bug")
+            raise error
 
-    with pytest.raises(KeyError):
-        demo(rewards=[Buggy("buggy")])
+    broken, red = demo(rewards=[Buggy("buggy"), Named("red")], out="o").rewards
+    assert broken.problem == f"{type(error).__name__}: {error}" and broken.missing == 8
+    assert red.missing == 0 and "in score" in caplog.text and "Traceback" in caplog.text
+    assert broken.problem.split(": ")[0] in Path("o/report.html").read_text("utf-8")
+
+
+def test_the_pictures_are_there_before_the_first_reward_is_asked():
+    class Stopped(Named):
+        def score(self, prompts, media, *, context=None):
+            assert sorted(path.name for path in Path("o").iterdir()) == sorted(FILES)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo(rewards=[Stopped("stopped")], out="o")
+    record = json.loads(Path("o/result.json").read_text("utf-8"))
+    assert record["rewards"]["stopped"]["problem"] == "not scored yet"
+    assert len(record["arms"]["rewritten"]["pictures"]) == 4
+
+
+def test_settings_that_can_not_be_read_cost_no_picture(monkeypatch, caplog):
+    generator = DiffusionGenerator.from_pretrained(
+        tiny_stable_diffusion(), num_inference_steps=1, guidance_scale=1.0
+    )
+    drawn: list[str] = []
+    draw = generator.generate
+
+    def unreadable(**_: Any) -> dict[str, Any]:
+        assert not drawn, "settings were read after drawing"
+        raise RuntimeError("offloaded")
+
+    monkeypatch.setattr(generator, "fingerprint", unreadable)
+    monkeypatch.setattr(generator, "generate", lambda *a, **o: drawn.append("") or draw(*a, **o))
+    result = demo(generator=generator, rewards=[], num=1)
+    assert drawn and result.settings == {"settings": "unknown"}
+    assert "RuntimeError: offloaded" in caplog.text
+
+
+def test_what_was_given_as_an_object_has_no_command_but_its_settings():
+    generator = DiffusionGenerator.from_pretrained(
+        tiny_stable_diffusion(), num_inference_steps=2, guidance_scale=1.5
+    )
+    names = {"rewriter": "none", "rewards": ["t2x.testing:FakeReward"]}
+    result = demo(generator=generator, num=1, **names)
+    assert result.command == "" and list(result.objects) == ["generator"]
+    about = result.objects["generator"]
+    assert about["class"] == "t2x.generators.diffusion.DiffusionGenerator"
+    assert about["sampling"] == {"num_inference_steps": 2, "guidance_scale": 1.5}
+    names["generator"] = "t2x.testing:FakeGenerator"
+    reward = Named("clip", channel=2)
+    objects = demo(num=1, **{**names, "rewards": [reward]}).objects
+    assert objects == {
+        "reward clip": {
+            "class": f"{__name__}.Named",
+            "name": "clip",
+            "scale": reward.scale,
+            "channel": 2,
+            "modality": "image",
+        }
+    }
+    tuned = LanguageModelRewriter(*tiny_causal_lm(), top_p=0.5, max_new_tokens=4)
+    about = demo(num=1, **{**names, "rewriter": tuned}).objects["rewriter"]
+    assert about["template"]["top_p"] == 0.5 and about["batch_size"] == 32
+    named = demo(num=1, **names)
+    assert named.command.startswith("t2x demo ") and named.objects == {}
+    assert demo(num=1, **{**names, "rewards": []}).command == ""
+
+
+@pytest.mark.parametrize(("free", "warned"), [(1000, True), (10**12, False), (None, False)])
+def test_what_does_not_fit_is_said_before_anything_is_loaded(free, warned, monkeypatch, caplog):
+    loaded: list[bool] = []
+    monkeypatch.setattr("t2x.generators.residency.available_bytes", lambda device: free)
+    monkeypatch.setattr(
+        "t2x.registry.load_rewriter",
+        lambda name: loaded.append("does not fit" in caplog.text) or FakeRewriter(),
+    )
+    demo(rewriter="emoji-rewriter", num=1)
+    assert loaded == [warned] and ("rewriter emoji-rewriter" in caplog.text) == warned
+
+
+def test_sizes_that_nobody_knows_stop_nothing(monkeypatch, caplog):
+    def no_hub(*_: Any, **__: Any) -> None:
+        raise AssertionError("asked for the size of something that is no model on a hub")
+
+    monkeypatch.setattr("t2x.generators.residency._hub_bytes", no_hub)
+    monkeypatch.setattr("t2x.generators.residency.available_bytes", lambda device: 1000)
+    Path("empty").mkdir()
+    for name in ("none", "t2x.testing:FakeRewriter", "empty"):
+        check_memory(name, FakeGenerator())
+    assert caplog.text == ""
 
 
 def test_scores_of_a_wrong_shape_are_not_taken():
@@ -249,7 +346,7 @@ def test_examples_are_of_the_test_split_and_chosen_by_seed():
         (PROMPT, {"rewards": [Named("a"), Named("a")]}, "'a' is given twice"),
         (PROMPT, {"generator": FakeGenerator("video")}, "makes videos"),
         (PROMPT, {"generator": "emoji-flo"}, "did you mean 'emoji-flow'"),
-        (PROMPT, {"out": "file"}, "cannot make the folder 'file'"),
+        (PROMPT, {"out": "file"}, "cannot write into the folder 'file'"),
     ],
 )
 def test_what_can_not_be_done_is_said(prompt, options, message):

@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from t2x.evaluation.intervals import bootstrap_mean, paired_difference, stratified_mean
+from t2x.evaluation.intervals import (
+    MIN_STRATUM,
+    bootstrap_mean,
+    paired_difference,
+    stratified_mean,
+)
 
 
 def test_interval_is_the_normal_one_for_many_values() -> None:
@@ -62,6 +67,26 @@ def test_missing_values_are_counted_and_left_out() -> None:
     difference = paired_difference([1.0, float("nan"), 0.0], [0.0, 0.0, float("nan")])
     assert (difference.mean, difference.n, difference.missing) == (1.0, 1, 2)
     assert math.isnan(bootstrap_mean([]).low)
+
+
+def test_strata_of_too_few_values_have_no_bounds_and_decide_nothing() -> None:
+    """One value a stratum has no spread: its bootstrap would be an interval of width 0."""
+    for each in (1, MIN_STRATUM - 1):
+        values = np.repeat(np.arange(6.0) + 1, each)
+        strata = np.repeat(np.arange(6), each).tolist()
+        interval = bootstrap_mean(values, strata=strata)
+        assert interval.mean == pytest.approx(3.5) and math.isnan(interval.low + interval.high)
+        difference = paired_difference(values, 0 * values, strata=strata)
+        assert difference.holds == "undecided" and difference.mean == pytest.approx(3.5)
+        assert math.isnan(difference.detectable) and math.isnan(difference.low + difference.high)
+    # A single small stratum is enough; one that is missing altogether leaves the mean instead.
+    sizes = [0.0] * 20 + [1.0] * (MIN_STRATUM - 1)
+    strata = ["a"] * 20 + ["b"] * (MIN_STRATUM - 1)
+    assert math.isnan(bootstrap_mean(sizes, strata=strata).low)
+    gone = [0.0] * 20 + [math.nan] * (MIN_STRATUM - 1)
+    assert bootstrap_mean(gone, strata=strata).low == 0
+    enough = np.arange(float(MIN_STRATUM))
+    assert bootstrap_mean(enough).low < bootstrap_mean(enough).high
 
 
 def test_same_seed_same_interval() -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -119,6 +120,17 @@ def test_all_that_is_known_is_told():
         "1 / 1",
     ):
         assert text in page.text
+
+
+def test_what_no_command_can_repeat_says_what_it_was():
+    objects = {"generator": {"class": "a.Flow", "sampling": {"steps": 8}}, "reward <b>": {"x": 1}}
+    result = replace(make(), command="", objects=objects)
+    page = Page(report_page(result))
+    assert "Made from Python objects" in page.text and "again:" not in page.text
+    assert "class=a.Flow, sampling=steps=8" in page.text and "reward <b>" in page.text
+    assert result.record()["command"] is None and result.record()["objects"] == objects
+    assert "again:" in Page(report_page(make())).text
+    assert "objects" not in Page(report_page(replace(make(), command=""))).text
 
 
 def test_what_was_not_measured_says_so_and_is_no_zero():

@@ -1,0 +1,41 @@
+"""Folders and files that results are written into."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from t2x.errors import T2XError
+
+__all__ = ["made_folder", "write_whole"]
+
+
+def made_folder(folder: str | Path) -> Path:
+    """Make a folder and see that files can be written there, or raise ``T2XError``.
+
+    Called before the work that fills it, so that nothing is computed for a folder that can't be.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise T2XError(
+            f"cannot write into the folder {str(folder)!r}: {error}; give another with --out"
+        ) from error
+    return Path(folder)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by one with this text; whoever is killed meanwhile leaves the old or the new
+    one, never half of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,172 @@
+"""Prompts out of a file with one per line, read as a stream: whatever a line holds, the next one
+is read, and no line takes more memory than ``MAX_LINE``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeAlias
+
+from t2x.errors import T2XError
+
+Format: TypeAlias = Literal["auto", "jsonl", "text"]
+MAX_LINE = 1 << 20  # bytes; a prompt is a few hundred
+_BLOCK = 1 << 20
+_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "text"}
+_BOM = "\ufeff"
+
+__all__ = [
+    "MAX_LINE",
+    "Format",
+    "Line",
+    "Source",
+    "blocks",
+    "file_source",
+    "input_source",
+    "prompt_source",
+    "read_lines",
+]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its index from 0, and its prompt or the reason why it has none; neither if it is
+    blank."""
+
+    index: int
+    prompt: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where lines come from.
+
+    ``digest`` names the content, and ``total`` counts its lines; both are None for a stream, which
+    can be read only once. ``path`` is that of a file.
+    """
+
+    open: Callable[[], AbstractContextManager[BinaryIO]]
+    form: Format
+    digest: str | None = None
+    total: int | None = None
+    path: Path | None = None
+
+
+def input_source(name: str, form: Format = "auto") -> Source:
+    """Take a file, or standard input for ``-``."""
+    if name == "-":
+        return Source(lambda: nullcontext(sys.stdin.buffer), form)
+    return file_source(Path(name), form)
+
+
+def file_source(path: Path, form: Format = "auto") -> Source:
+    """Take a file; it is read through once, to know it again and to count its lines.
+
+    ``auto`` goes by the name (.jsonl and .ndjson, or .txt), else by the first line.
+    """
+    if not path.is_file():
+        raise T2XError(
+            f"there is no file {str(path)!r}; give one with a prompt per line, or - for stdin"
+        )
+    digest, breaks, last = hashlib.sha256(), 0, b"\n"
+    with path.open("rb") as file:
+        for block in blocks(file):
+            digest.update(block)
+            breaks += block.count(b"\n")
+            last = block
+    total = breaks + (not last.endswith(b"\n"))
+    if form == "auto":
+        form = _SUFFIXES.get(path.suffix.lower(), "auto")
+    return Source(lambda: path.open("rb"), form, digest.hexdigest(), total, path)
+
+
+def prompt_source(prompts: Sequence[str]) -> Source:
+    """Take prompts as they are."""
+    data = "".join(f"{json.dumps(prompt)}\n" for prompt in prompts).encode("ascii")
+    digest = hashlib.sha256(data).hexdigest()
+    return Source(lambda: io.BytesIO(data), "jsonl", digest, len(prompts))
+
+
+def blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Give the rest of a file in blocks of a megabyte."""
+    while block := file.read(_BLOCK):
+        yield block
+
+
+def read_lines(source: Source) -> Iterator[Line]:
+    """Read every line, blank and bad ones included, so that an index is a place in the file."""
+    parse = _PARSERS.get(source.form)
+    with source.open() as file:
+        for index, raw in enumerate(_raw_lines(file)):
+            if not raw.strip():
+                yield Line(index)
+                continue
+            if len(raw.rstrip(b"\r\n")) > MAX_LINE:
+                yield Line(index, error=f"the line is longer than {MAX_LINE} bytes")
+                continue
+            if parse is None:  # the first line that says something decides
+                parse = _PARSERS["jsonl" if _is_json(raw, index) else "text"]
+            yield parse(raw, index)
+
+
+def _raw_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Split at line feeds; of a line that is too long the rest is skipped."""
+    while raw := file.readline(MAX_LINE + 2):
+        rest = raw
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(_BLOCK)
+        yield raw
+
+
+def _is_json(raw: bytes, index: int) -> bool:
+    try:
+        return isinstance(json.loads(_text(raw, index)), dict | str)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _json_prompt(raw: bytes, index: int) -> Line:
+    try:
+        value = json.loads(_text(raw, index))
+    except UnicodeDecodeError as error:
+        return Line(index, error=f"not UTF-8: {error}")
+    except (ValueError, RecursionError) as error:  # no JSON, a number too long, nested too deep
+        return Line(index, error=f"not valid JSON: {error}")
+    prompt = value.get("prompt") if isinstance(value, dict) else value
+    if not isinstance(prompt, str):
+        return Line(index, error="neither a text nor an object with a text under 'prompt'")
+    return _line(index, prompt)
+
+
+def _text_prompt(raw: bytes, index: int) -> Line:
+    try:
+        return _line(index, _text(raw, index).rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        return Line(index, error=f"not UTF-8: {error}")
+
+
+def _text(raw: bytes, index: int) -> str:
+    """Decode a line; editors on Windows put a mark before the first one."""
+    text = raw.decode("utf-8")
+    return text.removeprefix(_BOM) if index == 0 else text
+
+
+def _line(index: int, prompt: str) -> Line:
+    if not prompt.strip():
+        return Line(index, error="the prompt is empty")
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError:  # JSON can write half a surrogate pair, which is no text
+        return Line(index, error="the prompt is no valid Unicode text")
+    return Line(index, prompt)
+
+
+_PARSERS: dict[str, Callable[[bytes, int], Line]] = {"jsonl": _json_prompt, "text": _text_prompt}
