@@ -7,11 +7,11 @@ card ``README.md`` beside the weights, written as cards on a model hub are: YAML
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError, UnknownNameError
+from t2x.settings import base_name
 
 EMBEDDED = (
     "emoji-flow",
@@ -52,11 +52,8 @@ def is_present(name: str) -> bool:
 
 def _embedded_base(folder: Path) -> str | None:
     """Name of the embedded model that a folder of parts is completed by."""
-    path = folder / "t2x.json"
-    if not path.is_file() or (folder / "model_index.json").is_file():
-        return None
-    base = json.loads(path.read_text(encoding="utf-8")).get("base")
-    return str(base) if base in EMBEDDED else None
+    base = base_name(folder)
+    return base if base in EMBEDDED else None
 
 
 def require_model(name: str) -> Path:
