@@ -45,7 +45,7 @@ def build_config(cls: type[T], values: Mapping[str, Any]) -> T:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Give a configuration as plain values that YAML and JSON can hold."""
-    values: dict[str, Any] = plain(config)
+    values: dict[str, Any] = plain(config, exact=True)
     return values
 
 

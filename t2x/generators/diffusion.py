@@ -223,7 +223,8 @@ class DiffusionGenerator:
                 "dtype": str(getattr(self.pipeline, "dtype", "unknown")),
                 "device": device_of(self.pipeline).type,
                 "versions": versions(),
-            }
+            },
+            exact=True,
         )
         return result
 

@@ -103,7 +103,7 @@ def _configuration(component: Any) -> str:
         return ""
     skipped = ("transformers_version", "dtype", "torch_dtype")
     kept = {k: v for k, v in config.items() if k[0] != "_" and k not in skipped}
-    return json.dumps(plain(kept), sort_keys=True)
+    return json.dumps(plain(kept, exact=True), sort_keys=True)
 
 
 def hub_commit(repository: str, revision: str | None) -> str | None:

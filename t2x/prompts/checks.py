@@ -37,6 +37,7 @@ __all__ = [
 _MAX_CHARACTERS = 4000
 _LONG_WORD = 60
 _REPEATS = 4
+_SIDES = frozenset(("left", "right", "top", "bottom", "center", "centre", "middle", "side"))
 _MIN_COVERAGE = 0.3
 _LONG_ENOUGH = 4  # letters from which a word is looked for as a part of others
 _MANY_WORDS = 200
@@ -218,11 +219,12 @@ def _is_quote(p: Proposal, text: str) -> bool:
 
 def numbers_kept(p: Proposal) -> Check:
     """Every count is kept: as a number, or as that many mentions of one thing ("a cat on the left,
-    a cat on the right").
+    a cat on the right"); sides are no things.
     """
     have = set(rules.numbers(p.answer))
     mentions = Counter(rules.stem(w) for w in re.findall(r"[^\W\d_]+", p.answer.lower()))
-    times = {float(n) for word, n in mentions.items() if word in rules.content_words(p.answer)}
+    things = set(rules.content_words(p.answer)) - _SIDES
+    times = {float(n) for word, n in mentions.items() if word in things}
     lost = [n for n in p.constraints.numbers if n not in have and n not in times]
     return _check("numbers_kept", (f"the number {n:g} is lost" for n in lost))
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from t2x.prompts.words import (
     COLOUR_FAMILIES,
@@ -127,11 +127,11 @@ def _in_digits(lower: str) -> str:
     lower = _GROUPED.sub(lambda m: m.group().replace(",", ""), lower)
     lower = _TENS.sub(lambda m: str(_value(m.group(1)) + _value(m.group(2) or m.group(3))), lower)
     for size, pattern in _TIMES:
-        lower = pattern.sub(lambda m, n=size: _times(m, n), lower)
+        lower = pattern.sub(partial(_times, size=size), lower)
     return lower
 
 
-def _times(found: re.Match[str], size: int) -> str:
+def _times(found: re.Match[str], *, size: int) -> str:
     rest = _value(found.group(2) or "0")
     total = size * _value(found.group(1))
     return str(total + rest) if rest < size else f"{total} {rest}"

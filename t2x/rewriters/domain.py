@@ -115,8 +115,8 @@ def _emoji_tables() -> _Tables:
     plain |= {form: form for form in classes}
     plain = {words.replace("-", " "): name for words, name in plain.items()}
     kept = frozenset((*COLORS, *map(stem, NUMBER_WORDS), *_SMALL_WORDS.split()))
-    words = {word for phrase in (*plain, *COLORS, *NUMBER_WORDS) for word in phrase.split()}
-    return _Tables(plain, classes, kept, tuple(sorted(w for w in words if len(w) >= _MIN_SLIP)))
+    single = {word for phrase in (*plain, *COLORS, *NUMBER_WORDS) for word in phrase.split()}
+    return _Tables(plain, classes, kept, tuple(sorted(w for w in single if len(w) >= _MIN_SLIP)))
 
 
 @lru_cache(maxsize=1)
