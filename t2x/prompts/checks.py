@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -244,7 +244,7 @@ def negation_kept(p: Proposal) -> Check:
 
 def negative_apart(p: Proposal) -> Check:
     """The negative prompt rules out nothing that the user asked for."""
-    asked = set(rules.content_words(rules.affirmed(f"{p.source}\n{p.meant}")))
+    asked = {w for t in (p.source, p.meant) for w in rules.content_words(rules.affirmed(t))}
     items = (item.strip() for item in re.split(r"[,.;\n]", p.negative))
     bad = (i for i in items if (words := set(rules.content_words(i))) and words <= asked)
     return _check("negative_apart", (f"{item!r} is asked for and ruled out" for item in bad))
@@ -329,7 +329,7 @@ def _wanted(source: str) -> list[str]:
 def _uncovered(wanted: Sequence[str], answer: str) -> list[str]:
     """Those stems of ``wanted`` that no word of ``answer`` is a form of."""
     have = rules.content_words(answer)
-    known = {*have, *map("".join, pairwise(have))}  # "wine glass" tells of a wineglass
+    known = {*have, *_compounds(answer)}  # "wine glass" tells of a wineglass
     known |= {part for pair in pairwise(wanted) if "".join(pair) in known for part in pair}
     roots = set(map(spelling.root, have))
     colours = rules.colour_families(answer)
@@ -347,6 +347,12 @@ def _uncovered(wanted: Sequence[str], answer: str) -> list[str]:
         return spelling.closest(word, have, similar=_SIMILAR_SPELLING) is not None
 
     return [word for word in wanted if not is_covered(word)]
+
+
+def _compounds(text: str) -> Iterator[str]:
+    """Stems of each two words that stand side by side, written as one."""
+    for part in re.split(r"[^\w\s-]", text.lower()):
+        yield from (rules.stem("".join(pair)) for pair in pairwise(re.findall(r"\w+", part)))
 
 
 DEFAULT_CHECKS: tuple[CheckFunction, ...] = (

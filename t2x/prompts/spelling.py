@@ -13,7 +13,7 @@ import gzip
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from t2x.errors import T2XError
@@ -35,15 +35,28 @@ def is_word(word: str) -> bool:
 
 
 def closest(word: str, known: Sequence[str], *, similar: float) -> str | None:
-    """Give the one of ``known`` that a misspelt ``word`` is closest to.
+    """Give the one of ``known`` that a misspelt ``word`` is closest to: one slip away, if any is.
 
     None if ``word`` is English, or if the closest one is less ``similar`` (ratio of difflib, 1 for
     equal).
     """
     if is_word(word):
         return None
-    found = difflib.get_close_matches(word, known, n=1, cutoff=similar)
-    return found[0] if found else None
+    found = difflib.get_close_matches(word, known, n=5, cutoff=similar)
+    return next((other for other in found if _is_slip(word, other)), found[0] if found else None)
+
+
+def _is_slip(word: str, other: str) -> bool:
+    """Whether one letter is left out, added or another, or two neighbours are swapped."""
+    one, two = _without_start(word, other)
+    one, two = _without_start(one[::-1], two[::-1])
+    return max(len(one), len(two)) <= 1 or (len(one) == 2 and one == two[::-1])
+
+
+def _without_start(one: str, two: str) -> tuple[str, str]:
+    """Cut off the letters that both begin with."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+    return one[same:], two[same:]
 
 
 def is_part(word: str, longer: str) -> bool:

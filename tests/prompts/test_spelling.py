@@ -18,7 +18,7 @@ def test_words_are_known(word: str) -> None:
     assert is_word(word)
 
 
-@pytest.mark.parametrize("word", ["elefant", "hores", "umbrela", "zbera", "handbga", "tise"])
+@pytest.mark.parametrize("word", ["elefant", "horese", "umbrela", "zbera", "handbga", "tise"])
 def test_slips_are_not(word: str) -> None:
     assert not is_word(word)
 
@@ -27,6 +27,16 @@ def test_only_what_is_misspelt_is_mended() -> None:
     assert closest("elefant", ["giraffe", "elephant"], similar=0.8) == "elephant"
     assert closest("elefant", ["giraffe", "zebra"], similar=0.8) is None
     assert closest("horse", ["house"], similar=0.8) is None
+
+
+@pytest.mark.parametrize(
+    ("slip", "word"),
+    [("baer", "bear"), ("beear", "bear"), ("umbrela", "umbrella"),
+     ("bananna", "banana"), ("kitr", "kite")],
+)  # fmt: skip
+def test_one_slip_is_closest(slip: str, word: str) -> None:
+    known = ["beaker", "bear", "umbrella", "banana", "bandana", "kite", "kitten"]
+    assert closest(slip, known, similar=0.7) == word
 
 
 @pytest.mark.parametrize(
