@@ -72,7 +72,7 @@ def _stored_budget(source: str) -> TokenBudget:
     if not tokenizers:
         raise T2XError("it has no tokenizer that could be asked")
     sampling: Mapping[str, Any] = folder_settings(source) if local else {}
-    return TokenBudget(token_limits(tokenizers, kind, sampling))
+    return TokenBudget(token_limits(tokenizers, pipeline=kind, sampling=sampling))
 
 
 def _snapshot(repository: str) -> Path:

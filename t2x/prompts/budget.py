@@ -66,7 +66,9 @@ class TokenBudget:
             for name, part in pipeline.components.items()
             if isinstance(part, PreTrainedTokenizerBase)
         }
-        return cls(token_limits(tokenizers, type(pipeline), sampling or {})) if tokenizers else None
+        if not tokenizers:
+            return None
+        return cls(token_limits(tokenizers, pipeline=type(pipeline), sampling=sampling or {}))
 
     def count(self, text: str) -> tuple[Count, ...]:
         """Count ``text`` for every encoder."""
@@ -76,7 +78,7 @@ class TokenBudget:
 
 
 def token_limits(
-    tokenizers: Mapping[str, Any], pipeline: type, sampling: Mapping[str, Any]
+    tokenizers: Mapping[str, Any], *, pipeline: type, sampling: Mapping[str, Any]
 ) -> dict[str, tuple[Any, int | None]]:
     """Say how many tokens each encoder of a class of pipelines reads, as ``TokenBudget`` takes it.
 
