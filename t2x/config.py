@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 
 from t2x.errors import T2XError
+from t2x.plain import plain
 
 __all__ = ["ConfigError", "build_config", "load_config", "save_config", "to_dict"]
 
@@ -44,7 +45,8 @@ def build_config(cls: type[T], values: Mapping[str, Any]) -> T:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Give a configuration as plain values that YAML and JSON can hold."""
-    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    values: dict[str, Any] = plain(config, exact=True)
+    return values
 
 
 def save_config(config: Any, path: str | Path) -> None:
@@ -190,13 +192,3 @@ def _wrong(key: str, hint: Any, value: Any) -> ConfigError:
 
 def _kind(value: Any) -> str:
     return type(value).__name__
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return to_dict(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

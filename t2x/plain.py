@@ -1,7 +1,8 @@
-"""From results to what JSON can hold."""
+"""From results and settings to what JSON and YAML can hold."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -10,18 +11,32 @@ from typing import Any
 __all__ = ["json_line", "plain"]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, *, exact: bool = False) -> Any:
     """Turn a result into JSON values: NaN and infinity, for which JSON has no word, become None,
-    and half surrogate pairs, which no file can hold, question marks."""
+    and half surrogate pairs, which no file can hold, question marks.
+
+    Dataclasses become dicts of what their constructor takes, arrays lists, and other objects their
+    text. With ``exact`` numbers and texts stay as they are: keys of different values differ, and a
+    configuration is read back as it was.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = (field.name for field in dataclasses.fields(value) if field.init)
+        return {name: plain(getattr(value, name), exact=exact) for name in fields}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {_key(key): plain(item, exact=exact) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(item, exact=exact) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), exact=exact)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if exact or math.isfinite(value) else None
     if isinstance(value, int) or value is None:
         return value
-    return str(value).encode("utf-8", "replace").decode("utf-8")
+    return str(value) if exact else str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def _key(key: Any) -> str | int:
+    return key if isinstance(key, str | int) else str(key)
 
 
 def json_line(value: Any) -> str:

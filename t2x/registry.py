@@ -4,8 +4,8 @@ A value is ``"module:attr"`` and is imported when it is asked for, so that listi
 instant and core never imports a leaf. A name is looked up among the built-in ones, then among the
 entry points of installed packages (groups ``t2x.rewriters``, ``t2x.generators``, ``t2x.rewards``,
 ``t2x.commands``), then read as a literal ``"my_package.module:Attr"``. Rewriters and generators
-may also be a local folder or a hub id ``owner/model``; these go to the loader of ordinary
-checkpoints.
+may also be a local folder, a hub id ``owner/model`` or a loaded object; these go to the loader of
+ordinary checkpoints. What is a rewriter, generator or reward already is given back as it is.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+from t2x.types import Generator, RewardModel, Rewriter
 from t2x.world.weights import EMBEDDED, require_model
-
-if TYPE_CHECKING:
-    from t2x.types import Generator, RewardModel, Rewriter
 
 __all__ = [
     "COMMANDS",
@@ -33,6 +31,7 @@ __all__ = [
     "GENERATORS",
     "REWARDS",
     "REWRITERS",
+    "generator_source",
     "import_attr",
     "known_names",
     "load_generator",
@@ -95,6 +94,11 @@ EXTRAS = {
     "vllm": "vllm",
 }
 
+_PROTOCOLS: dict[str, Any] = {
+    "rewriters": Rewriter,
+    "generators": Generator,
+    "rewards": RewardModel,
+}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LITERAL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -136,19 +140,38 @@ def missing_dependency(error: ModuleNotFoundError) -> MissingDependencyError:
     return MissingDependencyError(f"the module {package!r} is needed and not installed; {advice}")
 
 
-def load_rewriter(name: str, **options: Any) -> Rewriter:
-    """Load a rewriter by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``."""
-    return cast("Rewriter", _load("rewriters", name, options, _ANY_REWRITER))
+def load_rewriter(source: Any, /, **options: Any) -> Rewriter:
+    """Load a rewriter by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``.
+
+    ``source`` may also be a loaded (model, tokenizer), or a rewriter, which is given back.
+    """
+    return cast("Rewriter", _load("rewriters", source, options, _ANY_REWRITER))
 
 
-def load_generator(name: str, **options: Any) -> Generator:
-    """Load a generator by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``."""
-    return cast("Generator", _load("generators", name, options, _ANY_GENERATOR))
+def load_generator(source: Any, /, **options: Any) -> Generator:
+    """Load a generator by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``.
+
+    ``source`` may also be a loaded diffusers pipeline, or a generator, which is given back.
+    """
+    return cast("Generator", _load("generators", source, options, _ANY_GENERATOR))
 
 
-def load_reward(name: str, **options: Any) -> RewardModel:
-    """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory."""
-    return cast("RewardModel", _load("rewards", name, options))
+def load_reward(reward: Any, /, **options: Any) -> RewardModel:
+    """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory.
+
+    A reward that is loaded is given back. Weights are the factory's own option:
+    ``load_reward("clip", source="owner/model")``.
+    """
+    return cast("RewardModel", _load("rewards", reward, options))
+
+
+def generator_source(name: str | Path) -> str | None:
+    """Give the folder or hub id that holds a generator's weights; None for one with a loader of its
+    own."""
+    if isinstance(name, Path):
+        return str(_checked_folder(name))
+    target, source = _resolve("generators", name, _ANY_GENERATOR)
+    return source[0] if target == _ANY_GENERATOR and source else None
 
 
 def load_trainer(name: str) -> Callable[..., dict[str, float]]:
@@ -156,21 +179,46 @@ def load_trainer(name: str) -> Callable[..., dict[str, float]]:
     return cast("Callable[..., dict[str, float]]", import_attr(_resolve("commands", name)[0]))
 
 
-def _load(kind: str, name: str, options: dict[str, Any], any_loader: str = "") -> Any:
-    target, source = _resolve(kind, name, any_loader)
+def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") -> Any:
+    if isinstance(given, _PROTOCOLS[kind]):
+        if options:
+            raise T2XError(
+                f"{type(given).__name__} is loaded already and takes no {', '.join(options)}; give "
+                "that where it is made"
+            )
+        return given
+    target, source = _resolve_any(kind, given, any_loader)
     factory = import_attr(target)
     try:
         return factory(*source, **options)
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
     except (OSError, ValueError) as error:
-        if not source or isinstance(error, T2XError):
+        if not source or not isinstance(given, (str, Path)) or isinstance(error, T2XError):
             raise
         reason = shorten(str(error) or type(error).__name__, 300, placeholder=" ...")
         raise T2XError(
-            f"cannot load {name!r}: {reason.rstrip(' .')}; give a folder that holds a checkpoint, "
-            "or a hub id while the hub can be reached"
+            f"cannot load {str(given)!r}: {reason.rstrip(' .')}; give a folder that holds a "
+            "checkpoint, or a hub id while the hub can be reached"
         ) from error
+
+
+def _resolve_any(kind: str, given: Any, any_loader: str) -> tuple[str, tuple[Any, ...]]:
+    """Find the loader of a name, path or object, and what goes to it."""
+    if isinstance(given, str):
+        return _resolve(kind, given, any_loader)
+    if not any_loader:
+        raise T2XError(
+            f"{type(given).__name__} is no reward; give a name ({', '.join(known_names(kind))}), "
+            "and weights as source=, for instance load_reward('clip', source=...)"
+        )
+    return any_loader, (_checked_folder(given) if isinstance(given, Path) else given,)
+
+
+def _checked_folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise T2XError(f"there is no folder {str(path)!r}; give one that holds a checkpoint")
+    return path
 
 
 def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str, ...]]:
@@ -203,6 +251,8 @@ def _unknown(kind: str, name: str, known: Iterable[str], any_source: bool) -> Un
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     more = ", a local folder, a hub id owner/model" if any_source else ""
+    if kind == "rewards" and (_HUB_ID.fullmatch(name) or _is_folder(name)):
+        hint = f"weights are given to a reward as source=, load_reward('clip', source={name!r}); "
     shown = name if len(name) <= 80 else f"{name[:77]}..."
     return UnknownNameError(
         f"unknown {kind.removesuffix('s')} {shown!r}: {hint}"

@@ -4,7 +4,7 @@ Files are named by the SHA-256 of their bytes; an SQLite index (WAL mode) maps k
 key holds everything that changes a result, so that a hit is what a fresh run would give. Media
 are stored as PNG (a video as its frames below one another), results as JSON. Past ``max_bytes``
 the entries that were not used for longest go. A file that is damaged or gone is a miss, never an
-error.
+error. One that is larger than ``max_bytes`` is refused.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from t2x.errors import T2XError
-from t2x.generators.identity import versions
+from t2x.generators.identity import SCORING_LIBRARIES, versions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +35,13 @@ CREATE TABLE IF NOT EXISTS entries (
 );
 CREATE INDEX IF NOT EXISTS by_use ON entries (used);
 CREATE INDEX IF NOT EXISTS by_digest ON entries (digest);
+CREATE TABLE IF NOT EXISTS files (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS total (bytes INTEGER NOT NULL);
+INSERT INTO total SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM total);
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON files
+    BEGIN UPDATE total SET bytes = bytes + NEW.bytes; END;
+CREATE TRIGGER IF NOT EXISTS dropped AFTER DELETE ON files
+    BEGIN UPDATE total SET bytes = bytes - OLD.bytes; END;
 """
 
 
@@ -62,8 +69,18 @@ def score_key(prompt: str, *, media_digest: str, reward: Mapping[str, Any]) -> s
     revision of its weights and the options that change a score. Library versions are added here.
     """
     return make_key(
-        "score", prompt=prompt, media=media_digest, reward=dict(reward), versions=versions()
+        "score",
+        prompt=prompt,
+        media=media_digest,
+        reward=dict(reward),
+        versions=versions(SCORING_LIBRARIES),
     )
+
+
+class _Row(NamedTuple):
+    digest: str
+    suffix: str
+    frames: int
 
 
 class Store:
@@ -80,7 +97,7 @@ class Store:
             raise T2XError(f"cannot make the store {str(self.root)!r}: {error}") from error
         with self._open() as db:
             db.execute("PRAGMA journal_mode=WAL")
-            db.executescript(_SCHEMA)
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
     def put_media(self, key: str, media: Tensor) -> str:
         """Store a picture (3, H, W) or video (F, 3, H, W), [0, 1]; give the digest of the file."""
@@ -117,6 +134,11 @@ class Store:
             return _total(db)
 
     def _put(self, key: str, data: bytes, suffix: str, frames: int) -> str:
+        if len(data) > self.max_bytes:
+            raise T2XError(
+                f"{len(data)} bytes are more than the whole store {str(self.root)!r} may hold, "
+                f"{self.max_bytes}; give it a larger max_bytes"
+            )
         digest = hashlib.sha256(data).hexdigest()
         path = self._path(digest, suffix)
         with self._open() as db:
@@ -129,6 +151,7 @@ class Store:
                 "(SELECT coalesce(max(used), 0) + 1 FROM entries))",
                 (key, digest, suffix, frames, len(data)),
             )
+            db.execute("INSERT OR IGNORE INTO files VALUES (?, ?)", (digest, len(data)))
             if old and old[0] != digest:
                 self._drop_file(db, *old)
             self._evict(db)
@@ -137,31 +160,39 @@ class Store:
 
     def _get(self, key: str) -> tuple[bytes, int] | None:
         with self._open() as db:
-            row = db.execute(
-                "SELECT digest, suffix, frames FROM entries WHERE key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                return None
-            digest, suffix, frames = row
-            try:
-                data = self._path(digest, suffix).read_bytes()
-            except OSError:
-                data = b""
-            if hashlib.sha256(data).hexdigest() != digest:
-                self._forget(db, digest, suffix)
+            row = _find(db, key)
+            data = None if row is None else self._read(row)
+            if row is not None and data is None:
+                row, data = self._read_again(db, key)
+            if row is None or data is None:
                 return None
             db.execute(
                 "UPDATE entries SET used = (SELECT max(used) + 1 FROM entries) WHERE key = ?",
                 (key,),
             )
-        return data, frames
+        return data, row.frames
 
-    def _forget(self, db: sqlite3.Connection, digest: str, suffix: str) -> None:
-        """Drop every entry of a damaged file."""
+    def _read(self, row: _Row) -> bytes | None:
+        """Give the bytes behind an entry, or None if the file is damaged or gone."""
+        try:
+            data = self._path(row.digest, row.suffix).read_bytes()
+        except OSError:
+            return None
+        return data if hashlib.sha256(data).hexdigest() == row.digest else None
+
+    def _read_again(self, db: sqlite3.Connection, key: str) -> tuple[_Row | None, bytes | None]:
+        """Read while no other process writes, and drop every entry of a file that is damaged.
+
+        Since the first try another process may have stored the same file anew, or dropped it.
+        """
         db.execute("BEGIN IMMEDIATE")
-        db.execute("DELETE FROM entries WHERE digest = ?", (digest,))
-        self._drop_file(db, digest, suffix)
+        row = _find(db, key)
+        data = None if row is None else self._read(row)
+        if row is not None and data is None:
+            db.execute("DELETE FROM entries WHERE digest = ?", (row.digest,))
+            self._drop_file(db, row.digest, row.suffix)
         db.execute("COMMIT")
+        return row, data
 
     def _evict(self, db: sqlite3.Connection) -> None:
         while _total(db) > self.max_bytes:
@@ -174,6 +205,7 @@ class Store:
     def _drop_file(self, db: sqlite3.Connection, digest: str, suffix: str) -> None:
         used = db.execute("SELECT 1 FROM entries WHERE digest = ?", (digest,)).fetchone()
         if used is None:
+            db.execute("DELETE FROM files WHERE digest = ?", (digest,))
             with suppress(OSError):
                 self._path(digest, suffix).unlink()
 
@@ -191,8 +223,14 @@ class Store:
 
 
 def _total(db: sqlite3.Connection) -> int:
-    query = "SELECT coalesce(sum(bytes), 0) FROM (SELECT DISTINCT digest, bytes FROM entries)"
-    return int(db.execute(query).fetchone()[0])
+    """Bytes of all files, as triggers keep them: a sum over all would cost every put a scan."""
+    return int(db.execute("SELECT bytes FROM total").fetchone()[0])
+
+
+def _find(db: sqlite3.Connection, key: str) -> _Row | None:
+    query = "SELECT digest, suffix, frames FROM entries WHERE key = ?"
+    found = db.execute(query, (key,)).fetchone()
+    return None if found is None else _Row(*found)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -224,11 +262,13 @@ def _encode_media(media: Tensor) -> tuple[bytes, int]:
 
 
 def _decode_media(data: bytes, frames: int) -> Tensor:
-    from PIL import Image
+    from PIL.PngImagePlugin import PngImageFile
 
     from t2x.media import from_pil
 
-    tall = cast("Tensor", from_pil([Image.open(io.BytesIO(data))]))[0]  # (3, F * H, W)
+    # Image.open refuses what has so many pixels that it may be an attack, as a long video has;
+    # these bytes are those that were stored, or their digest would differ.
+    tall = cast("Tensor", from_pil([PngImageFile(io.BytesIO(data))]))[0]  # (3, F * H, W)
     if not frames:
         return tall
     return tall.reshape(3, frames, -1, tall.shape[-1]).transpose(0, 1).contiguous()

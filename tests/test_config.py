@@ -65,6 +65,20 @@ def test_what_is_saved_loads_as_the_same(tmp_path):
     assert to_dict(config)["train"]["kind"] == "sft"
 
 
+def test_what_the_constructor_does_not_take_is_not_saved(tmp_path):
+    @dataclass(frozen=True)
+    class Derived:
+        steps: int = 3
+        total: int = field(init=False, default=0)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "total", 2 * self.steps)
+
+    save_config(Derived(4), tmp_path / "derived.yaml")
+    assert to_dict(Derived(4)) == {"steps": 4}
+    assert load_config(Derived, tmp_path / "derived.yaml") == Derived(4)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

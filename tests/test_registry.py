@@ -12,6 +12,13 @@ import pytest
 
 from t2x import registry
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+from t2x.testing import (
+    FakeGenerator,
+    FakeReward,
+    FakeRewriter,
+    tiny_causal_lm,
+    tiny_stable_diffusion,
+)
 from t2x.world import weights
 
 FOLDERS = {"t2x.rewards": "rewards", "t2x.train": "train", "t2x.apps": "apps"}
@@ -104,8 +111,56 @@ def test_folders_hub_ids_and_embedded_names_go_to_the_ordinary_loader(
     assert registry.load_generator("emoji-flow", dtype="float32") == expected
     assert registry.load_generator(str(tmp_path)) == ((str(tmp_path),), {})
     assert registry.load_generator("owner/model-1.5") == (("owner/model-1.5",), {})
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(UnknownNameError, match=r"load_reward\('clip', source='owner/model'\)"):
         registry.load_reward("owner/model")  # rewards have no ordinary loader
+
+
+def test_what_is_loaded_is_given_back_and_takes_no_options():
+    for load, made in (
+        (registry.load_rewriter, FakeRewriter()),
+        (registry.load_generator, FakeGenerator()),
+        (registry.load_reward, FakeReward()),
+    ):
+        assert load(made) is made
+        with pytest.raises(T2XError, match="is loaded already and takes no seed"):
+            load(made, seed=1)
+
+
+def test_objects_and_paths_go_to_the_ordinary_loader(plugin, monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "_ANY_GENERATOR", "plugin:load")
+    monkeypatch.setattr(registry, "_ANY_REWRITER", "plugin:load")
+    monkeypatch.setitem(registry.GENERATORS, "none", "plugin:Class.make")
+    pipeline, pair, folder = object(), (object(), object()), tmp_path / "none"
+    folder.mkdir()
+    assert registry.load_generator(pipeline, dtype="float32") == ((pipeline,), {"dtype": "float32"})
+    assert registry.load_rewriter(pair) == ((pair,), {})
+    assert registry.load_generator(folder) == ((folder,), {})
+    monkeypatch.chdir(tmp_path)
+    assert registry.load_generator(Path("none")) == ((Path("none"),), {})  # no name but a folder
+    with pytest.raises(T2XError, match="there is no folder 'nowhere'"):
+        registry.load_rewriter(Path("nowhere"))
+    for junk in (object(), folder, None):
+        with pytest.raises(T2XError, match=r"is no reward; give a name .* source="):
+            registry.load_reward(junk)
+    with pytest.raises(UnknownNameError, match="weights are given to a reward as source="):
+        registry.load_reward(str(folder))
+
+
+def test_real_objects_are_wrapped():
+    pipeline = tiny_stable_diffusion()
+    assert registry.load_generator(pipeline, num_inference_steps=3).pipeline is pipeline
+    assert registry.load_rewriter(tiny_causal_lm(), model_id="tiny").model_id == "tiny"
+    with pytest.raises(T2XError, match="is no generator"):
+        registry.load_generator(3)
+
+
+def test_where_a_generators_weights_lie(monkeypatch, tmp_path):
+    assert registry.generator_source("owner/model") == "owner/model"
+    assert registry.generator_source(str(tmp_path)) == str(tmp_path)
+    assert registry.generator_source(tmp_path) == str(tmp_path)
+    assert registry.generator_source("my_package.module:load") is None
+    with pytest.raises(UnknownNameError):
+        registry.generator_source("emoji-flaw")
 
 
 @pytest.mark.parametrize("kind", [OSError, ValueError])
@@ -147,14 +202,7 @@ def test_every_embedded_model_has_a_recipe(name):
     assert name in registry.COMMANDS
 
 
-def test_a_card_is_read_like_one_of_a_hub(monkeypatch, tmp_path):
-    monkeypatch.setattr(weights, "MODELS", tmp_path)
-    folder = tmp_path / "emoji-clip"
-    folder.mkdir()
-    (folder / "open_clip_model.safetensors").touch()
-    with pytest.raises(T2XError, match="no card"):
-        weights.model_card("emoji-clip")
-    (folder / "README.md").write_text("---\nauc: 0.9\n---\n\n# A card\n")
-    assert weights.model_card("emoji-clip") == {"auc": 0.9, "text": "# A card"}
+def test_an_embedded_name_has_a_folder_and_no_other_has():
+    assert weights.model_dir("emoji-clip").name == "emoji-clip"
     with pytest.raises(UnknownNameError):
         weights.model_dir("emoji-clop")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from t2x.errors import T2XError
+from t2x.generators.identity import SCORING_LIBRARIES, versions
 from t2x.media import quantize
 from t2x.store import Store, make_key, media_key, score_key
 
@@ -91,6 +94,77 @@ def test_a_shared_file_stays_while_one_key_needs_it(tmp_path):
     assert store.get_result("b") == {"t": "s" * 600}
 
 
+def test_what_can_never_fit_is_refused_and_drives_nothing_out(tmp_path):
+    store = Store(tmp_path, max_bytes=1000)
+    store.put_result("a", {"t": "a" * 500})
+    with pytest.raises(T2XError, match=r"more than the whole store .* give it a larger max_bytes"):
+        store.put_result("b", {"t": "b" * 1000})
+    assert store.get_result("a") is not None and store.get_result("b") is None
+
+
+def test_the_size_is_kept_without_counting(tmp_path, monkeypatch):
+    """The sum of what is on disk, though no query adds it up."""
+    store = Store(tmp_path, max_bytes=5000)
+    for i in range(40):
+        store.put_result(f"{i % 25}", {"t": "x" * (37 * i % 900)})
+        store.put_result("same", {"t": "shared"})
+        assert store.size() == sum(path.stat().st_size for path in files(store)) <= 5000
+    assert Store(tmp_path).size() == store.size()
+    seen: list[str] = []
+    opened = sqlite3.connect
+
+    def traced(*args, **options):
+        db = opened(*args, **options)
+        db.set_trace_callback(seen.append)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    store.put_result("new", {"t": "y" * 900})
+    assert seen and not any("sum(" in text.lower() for text in seen)
+
+
+def test_a_file_stored_anew_meanwhile_is_a_hit(tmp_path, monkeypatch):
+    """Between a failed read and the decision to forget it, another process stores the same file."""
+    store = Store(tmp_path)
+    store.put_media("a", noise(3, 8, 8))
+    (path,) = files(store)
+    path.unlink()
+    read = Store._read
+
+    def late(self, row):
+        monkeypatch.setattr(Store, "_read", read)
+        assert read(self, row) is None
+        Store(tmp_path).put_media("b", noise(3, 8, 8))  # the same bytes
+        return None
+
+    monkeypatch.setattr(Store, "_read", late)
+    assert store.get_media("a") is not None
+    assert store.get_media("b") is not None and files(store) == [path]
+
+
+def test_an_entry_dropped_meanwhile_is_a_miss(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.put_result("a", {"t": "x"})
+    read = Store._read
+
+    def late(self, row):
+        monkeypatch.setattr(Store, "_read", read)
+        store.put_result("a", {"t": "y"})
+        return None
+
+    monkeypatch.setattr(Store, "_read", late)
+    assert store.get_result("a") == {"t": "y"}
+
+
+def test_a_video_may_have_more_pixels_than_pillow_opens(tmp_path, monkeypatch):
+    store, video = Store(tmp_path), noise(40, 3, 8, 6)
+    store.put_media("a", video)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)
+    with pytest.raises(Image.DecompressionBombError):
+        Image.open(files(store)[0])
+    assert torch.equal(store.get_media("a"), quantize(video.unsqueeze(0))[0])
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone", "other"])
 def test_damage_is_a_miss_and_heals(tmp_path, damage):
     store = Store(tmp_path)
@@ -161,8 +235,12 @@ def test_score_keys_depend_on_prompt_media_and_reward(monkeypatch):
 
     keys = {key(), key("b"), key(media="1"), key(name="hps"), key(revision="2"), make_key("score")}
     assert len(keys) == 6 and key() in keys
-    monkeypatch.setattr("t2x.store.versions", lambda: {"torch": "0"})
-    assert key() not in keys
+    now = versions(SCORING_LIBRARIES)
+    assert {"open_clip", "PIL"} <= now.keys()  # they read the picture and score it
+    for name in now:
+        changed = {**now, name: "0"}
+        monkeypatch.setattr("t2x.store.versions", lambda names, found=changed: found)
+        assert key() not in keys
 
 
 def test_bad_arguments_are_errors(tmp_path):

@@ -6,6 +6,7 @@ folders.py     what a local folder says about itself: settings, and the base of 
 loading.py     from a hub id, a folder or an object to a pipeline on its device
 identity.py    what a stored picture's key must hold: weights, scheduler, sampling, versions
 memory.py      telling that memory ran out
+tokenizers.py  token limits of what will draw, from its tokenizers alone
 residency.py   how many bytes a model needs, before anything is downloaded
 """
 
@@ -16,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from t2x.generators.diffusion import DiffusionGenerator
-    from t2x.generators.residency import Preflight, available_bytes, preflight, weight_bytes
+    from t2x.generators.residency import Preflight, available_bytes, weight_bytes
 
 _HOME = {
     "DiffusionGenerator": "diffusion",
     "Preflight": "residency",
     "available_bytes": "residency",
-    "preflight": "residency",
     "weight_bytes": "residency",
 }
 
-__all__ = ["DiffusionGenerator", "Preflight", "available_bytes", "preflight", "weight_bytes"]
+__all__ = ["DiffusionGenerator", "Preflight", "available_bytes", "weight_bytes"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from t2x.errors import T2XError
 
 OWN_ARGUMENTS = ("prompt", "negative_prompt", "generator", "output_type", "return_dict", "latents")
 
-__all__ = ["call_arguments", "check_prompts", "checked_sampling", "text_limit", "with_size"]
+__all__ = ["call_arguments", "check_prompts", "checked_sampling", "with_size"]
 
 
 def call_arguments(pipeline: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def call_arguments(pipeline: Any) -> dict[str, Any]:
 
 
 def checked_sampling(
-    sampling: Mapping[str, Any], arguments: Mapping[str, Any], pipeline: str
+    sampling: Mapping[str, Any], arguments: Mapping[str, Any], *, pipeline: str
 ) -> dict[str, Any]:
     """Refuse settings that the call of ``pipeline`` does not take or that are not the caller's."""
     allowed = {name for name in arguments if name not in OWN_ARGUMENTS and "per_prompt" not in name}
@@ -49,6 +49,7 @@ def checked_sampling(
 def with_size(
     sampling: Mapping[str, Any],
     arguments: Mapping[str, Any],
+    *,
     size: tuple[int, int] | None,
     num_frames: int | None,
 ) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def with_size(
 
 
 def check_prompts(
-    prompts: Sequence[str], negative: Sequence[str] | None, seeds: Sequence[int]
+    prompts: Sequence[str], *, negative: Sequence[str] | None, seeds: Sequence[int]
 ) -> None:
     """Refuse anything but N prompts, N seeds and none or N negative prompts. "" is a prompt."""
     if isinstance(prompts, str) or not all(isinstance(text, str) for text in prompts):
@@ -99,20 +100,3 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def text_limit(pipeline: Any, call: Mapping[str, Any]) -> tuple[int, Any]:
-    """Find how many tokens the longest-reading text encoder takes, and its tokenizer.
-
-    The tokenizer is None where a pipeline has none that can be asked.
-    """
-    from transformers import PreTrainedTokenizerBase
-
-    tokenizers = [
-        part for part in pipeline.components.values() if isinstance(part, PreTrainedTokenizerBase)
-    ]
-    if not tokenizers:
-        return 0, None
-    longest = max(tokenizers, key=lambda t: int(t.model_max_length))
-    limit = call.get("max_sequence_length") or longest.model_max_length
-    return int(limit), longest

@@ -18,7 +18,6 @@ from t2x.generators.calls import (
     call_arguments,
     check_prompts,
     checked_sampling,
-    text_limit,
     with_size,
 )
 from t2x.generators.folders import base_of, folder_settings
@@ -26,7 +25,6 @@ from t2x.generators.identity import (
     folder_digest,
     hub_commit,
     parameter_digest,
-    plain,
     versions,
 )
 from t2x.generators.loading import (
@@ -42,6 +40,8 @@ from t2x.generators.loading import (
 )
 from t2x.generators.memory import is_out_of_memory, release_memory
 from t2x.generators.outputs import censored, pixels
+from t2x.plain import plain
+from t2x.prompts.budget import TokenBudget
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +84,9 @@ class DiffusionGenerator:
         self._class = type(pipeline)
         self._arguments = call_arguments(pipeline)
         self.modality = "video" if "num_frames" in self._arguments else "image"
-        self.sampling = checked_sampling(sampling or {}, self._arguments, self._class.__name__)
+        self.sampling = checked_sampling(
+            sampling or {}, self._arguments, pipeline=self._class.__name__
+        )
         self.batch_size = batch_size or _default_batch_size(pipeline)
         self._find_revision: Callable[[], str] = lambda: parameter_digest(self.pipeline)
         self._revision: str | None = revision
@@ -114,11 +116,17 @@ class DiffusionGenerator:
         ``t2x.json``, which overrides the pipeline's own defaults. ``pipeline_kwargs`` go to
         ``DiffusionPipeline.from_pretrained``. Number format: float32 on a CPU, bfloat16 or float16
         elsewhere; a loaded pipeline stays as and where it is unless ``dtype`` or ``device`` says
-        otherwise. Raises T2XError for a source that cannot be loaded.
+        otherwise, and takes no ``pipeline_kwargs``. Raises T2XError for a source that cannot be
+        loaded.
         """
         named = {"num_inference_steps": num_inference_steps, "guidance_scale": guidance_scale}
         given = {**(sampling or {}), **{k: v for k, v in named.items() if v is not None}}
         if not isinstance(source, (str, Path)):
+            if pipeline_kwargs:
+                raise T2XError(
+                    f"a loaded pipeline takes no {', '.join(sorted(pipeline_kwargs))}: that is for "
+                    "loading; leave it out, or give a hub id or folder"
+                )
             place_loaded(source, dtype=dtype, device=device, offload=offload)
             return cls(source, revision=revision, batch_size=batch_size, sampling=given)
 
@@ -129,7 +137,7 @@ class DiffusionGenerator:
                 source, dtype=number, revision=revision, options=pipeline_kwargs
             )
             if "device_map" not in pipeline_kwargs:
-                place(pipeline, target, offload)
+                place(pipeline, target, offload=offload)
             return pipeline
 
         local = Path(source).is_dir()
@@ -188,7 +196,10 @@ class DiffusionGenerator:
         ``size`` is (height, width) in pixels; None leaves it to the pipeline.
         """
         shown = {k: self._arguments[k] for k in SHOWN_DEFAULTS if k in self._arguments}
-        return {**shown, **with_size(self.sampling, self._arguments, size, num_frames)}
+        return {**shown, **self._call(size, num_frames)}
+
+    def _call(self, size: tuple[int, int] | None, num_frames: int | None) -> dict[str, Any]:
+        return with_size(self.sampling, self._arguments, size=size, num_frames=num_frames)
 
     def fingerprint(
         self, *, size: tuple[int, int] | None = None, num_frames: int | None = None
@@ -212,7 +223,8 @@ class DiffusionGenerator:
                 "dtype": str(getattr(self.pipeline, "dtype", "unknown")),
                 "device": device_of(self.pipeline).type,
                 "versions": versions(),
-            }
+            },
+            exact=True,
         )
         return result
 
@@ -236,9 +248,9 @@ class DiffusionGenerator:
         from t2x.media import quantize
 
         self._check_input(prompts, negative, seeds)
-        call = with_size(self.sampling, self._arguments, size, num_frames)
+        call = self._call(size, num_frames)
         negatives = list(negative) if negative is not None else [""] * len(prompts)
-        self._warn_of_truncation(prompts, call)
+        self._warn_of_truncation(prompts)
         drawn: dict[int, Tensor] = {}
         for with_negative in (False, True):
             group = [i for i, text in enumerate(negatives) if bool(text) == with_negative]
@@ -310,7 +322,7 @@ class DiffusionGenerator:
     def _check_input(
         self, prompts: Sequence[str], negative: Sequence[str] | None, seeds: Sequence[int]
     ) -> None:
-        check_prompts(prompts, negative, seeds)
+        check_prompts(prompts, negative=negative, seeds=seeds)
         if any(negative or ()) and not self.supports_negative:
             raise T2XError(
                 f"a negative prompt has no effect on {self.model_id} ({self._class.__name__}) with "
@@ -318,16 +330,18 @@ class DiffusionGenerator:
                 "guidance_scale if the model is not distilled"
             )
 
-    def _warn_of_truncation(self, prompts: Sequence[str], call: dict[str, Any]) -> None:
-        limit, tokenizer = text_limit(self.pipeline, {**self._arguments, **call})
-        if tokenizer is None:
+    def _warn_of_truncation(self, prompts: Sequence[str]) -> None:
+        """Say which prompts even the encoder that reads most will cut."""
+        budget = TokenBudget.from_pipeline(self.pipeline, self.sampling)
+        if budget is None:
             return
         with quiet():
-            counts = [len(ids) for ids in tokenizer(list(prompts))["input_ids"]]
-        for index, count in enumerate(counts):
-            if count > limit:
+            counted = [budget.count(text) for text in prompts]
+        for index, counts in enumerate(counted):
+            if all(count.truncated for count in counts):
+                most = max(counts, key=lambda count: count.limit)
                 message = "prompt %d has %d tokens, %s reads the first %d"
-                log.warning(message, index, count, self.model_id, limit)
+                log.warning(message, index, most.used, self.model_id, most.limit)
 
 
 def _default_batch_size(pipeline: Any) -> int:

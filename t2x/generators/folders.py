@@ -7,23 +7,19 @@ from another pipeline: ``unet/``, ``scheduler/`` and a ``t2x.json`` whose ``"bas
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
+from t2x.settings import INDEX_FILE, base_name, read_object, read_settings
 from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
     import torch
 
-SETTINGS_FILE = "t2x.json"
-INDEX_FILE = "model_index.json"
 CONFIG_FILES = ("config.json", "scheduler_config.json")
 
 __all__ = [
-    "INDEX_FILE",
-    "SETTINGS_FILE",
     "base_of",
     "folder_settings",
     "load_parts",
@@ -39,7 +35,7 @@ def folder_settings(source: str | Path) -> dict[str, Any]:
     Keys are arguments of the pipeline's own call, such as num_inference_steps, guidance_scale,
     height, width.
     """
-    settings = _read(Path(source))
+    settings = read_settings(source)
     settings.pop("base", None)
     return settings
 
@@ -51,15 +47,12 @@ def base_of(folder: str | Path) -> str | None:
     then from where the process runs) or a hub id. Raises T2XError if the embedded base has no
     weights.
     """
-    root = Path(folder)
-    base = _read(root).get("base")
-    if base is None or (root / INDEX_FILE).is_file():
+    base = base_name(folder)
+    if base is None:
         return None
-    if not isinstance(base, str) or not base.strip():
-        raise T2XError(f'{root / SETTINGS_FILE}: "base" is {base!r}; give a name, folder or hub id')
     if base in EMBEDDED:
         return str(require_model(base))
-    return next((str(path) for path in (root / base, Path(base)) if path.is_dir()), base)
+    return next((str(path) for path in (Path(folder) / base, Path(base)) if path.is_dir()), base)
 
 
 def pipeline_folder(folder: str | Path) -> Path | None:
@@ -89,7 +82,7 @@ def _load_part(folder: Path, dtype: torch.dtype) -> Any:
     import diffusers
 
     path = next(folder / name for name in CONFIG_FILES if (folder / name).is_file())
-    name = _read_object(path).get("_class_name")
+    name = read_object(path).get("_class_name")
     kind: Any = getattr(diffusers, name, None) if isinstance(name, str) else None
     if _is_a(kind, diffusers.SchedulerMixin):
         return kind.from_pretrained(folder)
@@ -100,18 +93,3 @@ def _load_part(folder: Path, dtype: torch.dtype) -> Any:
 
 def _is_a(kind: Any, parent: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, parent)
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    path = folder / SETTINGS_FILE
-    return _read_object(path) if path.is_file() else {}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise T2XError(f"{path} is no valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise T2XError(f"{path} must hold one JSON object, got {type(value).__name__}")
-    return value

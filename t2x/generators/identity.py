@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.plain import plain
 
 WHOLE_FILE = 256 * 2**20
-LIBRARIES = ("t2x", "torch", "diffusers", "transformers")
+LIBRARIES = ("t2x", "torch", "diffusers", "transformers")  # decide what a seed looks like
+SCORING_LIBRARIES = ("t2x", "torch", "transformers", "open_clip", "PIL")  # decide a score
 
-__all__ = ["folder_digest", "hub_commit", "parameter_digest", "plain", "versions"]
+__all__ = [
+    "LIBRARIES",
+    "SCORING_LIBRARIES",
+    "folder_digest",
+    "hub_commit",
+    "parameter_digest",
+    "versions",
+]
 
 
-def versions() -> dict[str, str]:
-    """Give the versions of the libraries that decide what a seed looks like, builds included."""
-    return {name: str(import_module(name).__version__) for name in LIBRARIES}
+def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
+    """Give the versions of libraries, builds included, by the name under which each is
+    imported."""
+    return {name: str(import_module(name).__version__) for name in libraries}
 
 
 def folder_digest(folder: str | Path) -> str:
@@ -91,7 +102,8 @@ def _configuration(component: Any) -> str:
     if not isinstance(config, dict):
         return ""
     skipped = ("transformers_version", "dtype", "torch_dtype")
-    return json.dumps(plain({k: v for k, v in config.items() if k[0] != "_" and k not in skipped}))
+    kept = {k: v for k, v in config.items() if k[0] != "_" and k not in skipped}
+    return json.dumps(plain(kept, exact=True), sort_keys=True)
 
 
 def hub_commit(repository: str, revision: str | None) -> str | None:
@@ -101,18 +113,3 @@ def hub_commit(repository: str, revision: str | None) -> str | None:
 
     found = try_to_load_from_cache(repository, "model_index.json", revision=revision)
     return Path(found).parent.name if isinstance(found, str) else None
-
-
-def plain(value: Any) -> Any:
-    """Turn a setting or configuration into what JSON can hold, in a fixed order of keys."""
-    if isinstance(value, dict):
-        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    try:
-        json.dumps(value)
-    except TypeError:
-        return str(value)
-    return value

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from t2x.errors import MissingDependencyError, T2XError
-from t2x.generators.folders import INDEX_FILE, base_of, load_parts
+from t2x.generators.folders import base_of, load_parts
 from t2x.generators.memory import is_out_of_memory
+from t2x.settings import INDEX_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -170,7 +171,7 @@ def _line(error: Exception, limit: int = 300) -> str:
     return lines[0][:limit] if lines else type(error).__name__
 
 
-def place(pipeline: Any, device: torch.device, offload: Offload | None) -> None:
+def place(pipeline: Any, device: torch.device, *, offload: Offload | None) -> None:
     """Move a pipeline to its device, or let accelerate move its parts there one at a time.
 
     ``offload`` "model" moves whole components (a little slower), "sequential" single layers (much
@@ -212,7 +213,7 @@ def place_loaded(
         with quiet():
             pipeline.to(dtype=resolve_dtype(dtype, device_of(pipeline)))
     if device is not None or offload is not None:
-        place(pipeline, resolve_device(device), offload)
+        place(pipeline, resolve_device(device), offload=offload)
 
 
 def device_of(pipeline: Any) -> torch.device:

@@ -1,7 +1,7 @@
 """How many bytes a model needs, before anything is downloaded, and whether a run fits.
 
 Rewriter, generator and rewards need not be in memory together: rewrite all, free, generate all,
-free, score all. ``preflight`` tells whether a run must go in such phases. Only weights are
+free, score all. ``Preflight`` tells whether a run must go in such phases. Only weights are
 counted, from safetensors headers or the hub's list of files: activations come on top, and
 ``DiffusionGenerator`` halves its batch when they don't fit. What is unknown is None, never 0.
 """
@@ -39,9 +39,10 @@ ITEM_BYTES = {
     "U16": 2,
 }
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+MEMORY = Path("/proc/meminfo")
 VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)\b")
 
-__all__ = ["Preflight", "available_bytes", "preflight", "weight_bytes"]
+__all__ = ["Preflight", "available_bytes", "weight_bytes"]
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,6 @@ class Preflight:
         return f"{parts}; {_readable(self.available)} available: {verdict}"
 
 
-def preflight(stages: Mapping[str, int | None], available: int | None) -> Preflight:
-    """Compare the bytes of each stage of a run with what a device has free."""
-    return Preflight(dict(stages), available)
-
-
 def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int | None:
     """Give the bytes of a model's weights in memory, or None where the hub does not tell.
 
@@ -114,12 +110,22 @@ def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int 
 
 
 def available_bytes(device: str | torch.device = "cpu") -> int | None:
-    """Give the bytes free on a device now, or None where the system does not tell."""
+    """Give the bytes that a model can take on a device now, or None where the system does not
+    tell.
+
+    Memory that only caches files counts: the system gives it back when it is asked for.
+    """
     import torch
 
     kind = torch.device(device)
     if kind.type == "cuda":
         return torch.cuda.mem_get_info(kind)[0]
+    try:
+        found = re.search(r"^MemAvailable:\s+(\d+) kB$", MEMORY.read_text("ascii"), re.MULTILINE)
+    except OSError:  # not Linux
+        found = None
+    if found is not None:
+        return int(found.group(1)) * 1024
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,24 +1,20 @@
 """Counts a prompt with the tokenizers of the generator that will read it, encoder by encoder.
 
 CLIP reads 77 tokens, start and end included, and drops the rest unseen; pipelines with several
-encoders cut each at its own limit. Without a tokenizer there is only ``estimate``, which says that
-it is one.
+encoders cut each at its own limit.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Count", "TokenBudget", "estimate"]
+__all__ = ["Count", "TokenBudget", "token_limits"]
 
 _UNLIMITED = 1_000_000  # transformers writes 1e30 where a tokenizer knows no limit
 _DEFAULT_LIMIT = 512
-_TOKENS_PER_WORD = 1.3
 
 
 @dataclass(frozen=True)
@@ -56,28 +52,46 @@ class TokenBudget:
         }
 
     @classmethod
-    def from_pipeline(cls, pipeline: Any) -> TokenBudget:
-        """Read tokenizers and limits from a diffusers pipeline.
+    def from_pipeline(
+        cls, pipeline: Any, sampling: Mapping[str, Any] | None = None
+    ) -> TokenBudget | None:
+        """Read tokenizers and limits from a diffusers pipeline; None if no tokenizer can be asked.
 
-        CLIP tokenizers know their limit; others take the pipeline's own default of
-        ``max_sequence_length``.
+        ``sampling`` are the arguments of its calls, which may set ``max_sequence_length``.
         """
-        parameter = inspect.signature(type(pipeline).__call__).parameters.get("max_sequence_length")
-        default = parameter.default if parameter is not None else None
-        encoders: dict[str, tuple[Any, int | None]] = {}
-        for name in ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4"):
-            tokenizer = getattr(pipeline, name, None)
-            if tokenizer is None:
-                continue
-            own = "clip" in type(tokenizer).__name__.lower()
-            encoders[name] = (tokenizer, None if own or not isinstance(default, int) else default)
-        return cls(encoders)
+        from transformers import PreTrainedTokenizerBase
+
+        tokenizers = {
+            name: part
+            for name, part in pipeline.components.items()
+            if isinstance(part, PreTrainedTokenizerBase)
+        }
+        if not tokenizers:
+            return None
+        return cls(token_limits(tokenizers, pipeline=type(pipeline), sampling=sampling or {}))
 
     def count(self, text: str) -> tuple[Count, ...]:
         """Count ``text`` for every encoder."""
         return tuple(
             _count(name, tok, limit, text) for name, (tok, limit) in self._encoders.items()
         )
+
+
+def token_limits(
+    tokenizers: Mapping[str, Any], *, pipeline: type, sampling: Mapping[str, Any]
+) -> dict[str, tuple[Any, int | None]]:
+    """Say how many tokens each encoder of a class of pipelines reads, as ``TokenBudget`` takes it.
+
+    CLIP tokenizers know their limit. Others take ``max_sequence_length``: the caller's in
+    ``sampling``, or the default of the pipeline's call; without one the limit is their own.
+    """
+    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
+    asked = sampling.get("max_sequence_length") or getattr(parameter, "default", None)
+    limit = asked if isinstance(asked, int) else None
+    return {
+        name: (tokenizer, None if "clip" in type(tokenizer).__name__.lower() else limit)
+        for name, tokenizer in tokenizers.items()
+    }
 
 
 def _limit(tokenizer: Any, limit: int | None) -> int:
@@ -94,15 +108,3 @@ def _count(name: str, tokenizer: Any, limit: int, text: str) -> Count:
     inner = tokenizer(text, truncation=False, verbose=False, add_special_tokens=False)["input_ids"]
     room = max(limit - (len(ids) - len(inner)), 0)
     return Count(name, len(ids), limit, str(tokenizer.decode(inner[room:])).strip())
-
-
-def estimate(text: str, *, limit: int = 77) -> Count:
-    """Guess at CLIP tokens without a tokenizer: 1.3 a word, one for each mark, two for each
-    ideograph, two for the ends.
-    """
-    ideographs = len(re.findall(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]", text))
-    words = len(re.findall(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+", text))
-    marks = len(re.findall(r"[^\w\s]", text))
-    return Count(
-        "estimate", math.ceil(_TOKENS_PER_WORD * words) + marks + 2 * ideographs + 2, limit
-    )

@@ -8,17 +8,19 @@ fail; nothing here asks a model.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from t2x.prompts import constraints as rules
+from t2x.prompts import spelling
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.constraints import Constraints
 from t2x.prompts.protect import Protected
+from t2x.prompts.words import SOFT_COLOURS
 from t2x.types import Check
 
 __all__ = [
@@ -35,8 +37,9 @@ __all__ = [
 _MAX_CHARACTERS = 4000
 _LONG_WORD = 60
 _REPEATS = 4
+_SIDES = frozenset(("left", "right", "top", "bottom", "center", "centre", "middle", "side"))
 _MIN_COVERAGE = 0.3
-_LONG_ENOUGH = 4  # letters from which a word is looked for inside others
+_LONG_ENOUGH = 4  # letters from which a word is looked for as a part of others
 _MANY_WORDS = 200
 _SIMILAR_SPELLING = 0.8
 _TAG = re.compile(
@@ -70,7 +73,7 @@ class Domain:
     """How the world of a rewriter calls things.
 
     ``canonical`` puts known synonyms and descriptions into plain words; ``things`` lists what a
-    canonical text names that must not get lost.
+    canonical text names that must not get lost, by the whole name of each: "hot dog", not "dog".
     """
 
     canonical: Callable[[str], str] = str
@@ -85,7 +88,8 @@ class Proposal:
     """A rewrite before it is judged.
 
     ``original`` and ``text`` are whole prompts with their syntax; ``source`` and ``answer`` are
-    what the model saw and wrote, without it. ``budget`` counts tokens for the generator;
+    what the model saw and wrote, without it; ``negative`` is the negative prompt that it wrote.
+    ``budget`` counts tokens for the generator;
     ``similarity`` compares meaning, in [0, 1].
     """
 
@@ -94,6 +98,7 @@ class Proposal:
     source: str
     answer: str
     protected: Protected
+    negative: str = ""
     budget: TokenBudget | None = None
     similarity: Callable[[str, str], float] | None = None
     domain: Domain = FREE_ENGLISH
@@ -214,11 +219,12 @@ def _is_quote(p: Proposal, text: str) -> bool:
 
 def numbers_kept(p: Proposal) -> Check:
     """Every count is kept: as a number, or as that many mentions of one thing ("a cat on the left,
-    a cat on the right").
+    a cat on the right"); sides are no things.
     """
     have = set(rules.numbers(p.answer))
     mentions = Counter(rules.stem(w) for w in re.findall(r"[^\W\d_]+", p.answer.lower()))
-    times = {float(n) for word, n in mentions.items() if word in rules.content_words(p.answer)}
+    things = set(rules.content_words(p.answer)) - _SIDES
+    times = {float(n) for word, n in mentions.items() if word in things}
     lost = [n for n in p.constraints.numbers if n not in have and n not in times]
     return _check("numbers_kept", (f"the number {n:g} is lost" for n in lost))
 
@@ -236,6 +242,14 @@ def negation_kept(p: Proposal) -> Check:
     return _check("negation_kept", (f"{head!r} was ruled out and is asked for" for head in back))
 
 
+def negative_apart(p: Proposal) -> Check:
+    """The negative prompt rules out nothing that the user asked for."""
+    asked = {w for t in (p.source, p.meant) for w in rules.content_words(rules.affirmed(t))}
+    items = (item.strip() for item in re.split(r"[,.;\n]", p.negative))
+    bad = (i for i in items if (words := set(rules.content_words(i))) and words <= asked)
+    return _check("negative_apart", (f"{item!r} is asked for and ruled out" for item in bad))
+
+
 def style_kept(p: Proposal) -> Check:
     """Style words of the user are kept and not contradicted."""
 
@@ -244,7 +258,7 @@ def style_kept(p: Proposal) -> Check:
         yield from (
             f"the style {s!r} is lost" for s in styles if not rules.keeps_style(s, p.answer)
         )
-        if other := rules.style_conflict(styles, p.source, p.answer):
+        if other := rules.style_conflict(styles, p.source, answer=p.answer):
             yield f"{other!r} contradicts the style {styles[0]!r}"
 
     return _check("style_kept", reasons())
@@ -253,8 +267,9 @@ def style_kept(p: Proposal) -> Check:
 def things_kept(p: Proposal) -> Check:
     """Every thing that the prompt names in words of its domain comes back."""
     named = p.domain.things(rules.affirmed(p.meant))
-    missing = _uncovered(named, f"{p.answer} {p.domain.canonical(p.answer)}")
-    return _check("things_kept", (f"{word!r} is gone" for word in missing))
+    told = (p.answer, p.domain.canonical(p.answer)) if named else ()
+    have = {name for text in told for name in p.domain.things(rules.affirmed(text))}
+    return _check("things_kept", (f"{name!r} is gone" for name in named if name not in have))
 
 
 def script_kept(p: Proposal) -> Check:
@@ -283,8 +298,8 @@ def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunct
     """Make a check that the rewrite still speaks of what the prompt spoke of.
 
     It passes if a share of at least ``minimum`` of the prompt's content words comes back
-    (inflected, misspelt by a letter, as the same number or colour) or if ``Proposal.similarity``
-    gives at least ``similar``.
+    (inflected, as a part of a longer word, with its spelling mended, as the same colour) or if
+    ``Proposal.similarity`` gives at least ``similar``.
     """
 
     def content_kept(p: Proposal) -> Check:
@@ -312,21 +327,32 @@ def _wanted(source: str) -> list[str]:
 
 
 def _uncovered(wanted: Sequence[str], answer: str) -> list[str]:
-    """Those of ``wanted`` that are not in ``answer``, inflected or misspelt by a letter."""
+    """Those stems of ``wanted`` that no word of ``answer`` is a form of."""
     have = rules.content_words(answer)
-    known, joined = set(have), "".join(have)
+    known = {*have, *_compounds(answer)}  # "wine glass" tells of a wineglass
+    known |= {part for pair in pairwise(wanted) if "".join(pair) in known for part in pair}
+    roots = set(map(spelling.root, have))
     colours = rules.colour_families(answer)
 
     def is_covered(word: str) -> bool:
-        if word in known or (len(word) >= _LONG_ENOUGH and word in joined):
+        if word in known or spelling.root(word) in roots:
             return True
-        if rules.colour_families(word) & colours:
+        # A lemon is yellow, and no yellow bus: words that are things as well name no colour here.
+        if word not in SOFT_COLOURS and rules.colour_families(word) & colours:
             return True
-        if len(wanted) > _MANY_WORDS:  # spelling is compared pair by pair
+        if len(wanted) > _MANY_WORDS:  # the rest is compared pair by pair
             return False
-        return bool(difflib.get_close_matches(word, have, n=1, cutoff=_SIMILAR_SPELLING))
+        if len(word) >= _LONG_ENOUGH and any(spelling.is_part(word, longer) for longer in have):
+            return True
+        return spelling.closest(word, have, similar=_SIMILAR_SPELLING) is not None
 
     return [word for word in wanted if not is_covered(word)]
+
+
+def _compounds(text: str) -> Iterator[str]:
+    """Stems of each two words that stand side by side, written as one."""
+    for part in re.split(r"[^\w\s-]", text.lower()):
+        yield from (rules.stem("".join(pair)) for pair in pairwise(re.findall(r"\w+", part)))
 
 
 DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
@@ -340,6 +366,7 @@ DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
     numbers_kept,
     colours_kept,
     negation_kept,
+    negative_apart,
     style_kept,
     things_kept,
     script_kept,

@@ -12,10 +12,13 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from t2x.prompts.words import (
     COLOUR_FAMILIES,
+    COUNTING_WORDS,
+    IRREGULAR_PLURALS,
+    MULTIPLES,
     NUMBER_WORDS,
     SOFT_COLOURS,
     SOFT_NUMBERS,
@@ -39,7 +42,19 @@ _NEGATION = re.compile(
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to)\s+)*"
     r"(?P<words>[\w'-]+(?:\s+[\w'-]+){0,3})"
 )
-_PAIRS = re.compile(r"(?<!\w)(two|three|four|five|six|\d) (?:pairs|couples)(?!\w)")
+_HALF_DOZEN = re.compile(r"(?<!\w)half (?:a )?dozen(?!\w)")
+_GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
+_UNIT = "|".join(word for word, n in COUNTING_WORDS.items() if n < 10)
+_TENS = re.compile(
+    rf"(?<!\w)({'|'.join(word for word, n in COUNTING_WORDS.items() if n % 10 == 0 and n > 10)})"
+    rf"(?:-({_UNIT})(?!\w)|\s+({_UNIT})(?![\w-]))"
+)
+_NUMBER = rf"(?:\d+|{'|'.join(COUNTING_WORDS)})"
+_REST = rf"(?:(?:\s+and)?\s+({_NUMBER})(?![\w.,:/-]|\s+hundred))?"  # "three hundred and five"
+_TIMES = tuple(
+    (size, re.compile(rf"(?<![\w.,])({_NUMBER})[\s-]+{unit}(?!\w){_REST if size > 12 else '()'}"))
+    for unit, size in MULTIPLES.items()
+)
 _SHORTEST_STEM = 3
 _ENDINGS = (
     ("ies", "y"),
@@ -95,8 +110,7 @@ def numbers(text: str, *, soft: bool = True) -> tuple[float, ...]:
 
     Without ``soft``, vague ones (both, hundred) are left out.
     """
-    lower = re.sub(r"half (?:a )?dozen", " 6 ", text.lower())
-    lower = _PAIRS.sub(lambda m: f" {2 * _value(m.group(1))} ", lower)
+    lower = _in_digits(text.lower())
     found: list[tuple[int, float]] = [
         (m.start(), float(m.group())) for m in _DIGITS.finditer(lower)
     ]
@@ -107,8 +121,24 @@ def numbers(text: str, *, soft: bool = True) -> tuple[float, ...]:
     return tuple(dict.fromkeys(value for _, value in sorted(found)))
 
 
+def _in_digits(lower: str) -> str:
+    """Write numbers of several words, and groups of digits, as one number: "two dozen" as 24."""
+    lower = _HALF_DOZEN.sub("6", lower)
+    lower = _GROUPED.sub(lambda m: m.group().replace(",", ""), lower)
+    lower = _TENS.sub(lambda m: str(_value(m.group(1)) + _value(m.group(2) or m.group(3))), lower)
+    for size, pattern in _TIMES:
+        lower = pattern.sub(partial(_times, size=size), lower)
+    return lower
+
+
+def _times(found: re.Match[str], *, size: int) -> str:
+    rest = _value(found.group(2) or "0")
+    total = size * _value(found.group(1))
+    return str(total + rest) if rest < size else f"{total} {rest}"
+
+
 def _value(word: str) -> int:
-    return int(word) if word.isdigit() else NUMBER_WORDS[word]
+    return int(word) if word.isdigit() else COUNTING_WORDS[word]
 
 
 def negated(text: str) -> tuple[str, ...]:
@@ -150,7 +180,7 @@ def mentions(text: str, head: str) -> bool:
     return head in {stem(w) for w in _words(affirmed(text.lower()))}
 
 
-def style_conflict(styles: tuple[str, ...], source: str, answer: str) -> str:
+def style_conflict(styles: tuple[str, ...], source: str, *, answer: str) -> str:
     """Style word of ``answer`` that contradicts the locked ``styles`` of ``source``, or ''."""
     families = {STYLE_FAMILY.get(style, style) for style in styles}
     if not families or "photo" in families:
@@ -183,6 +213,7 @@ def stem(word: str) -> str:
     endings off.
     """
     word = word.lower().replace("\u2019", "'").removesuffix("'s")
+    word = IRREGULAR_PLURALS.get(word, word)
     for ending, swap in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) + len(swap) >= _SHORTEST_STEM:
             kept = ending == "s" and word.endswith(("ss", "us"))

@@ -51,10 +51,9 @@ _WEIGHTED = ("network", "embedding", "weight", "escape", "schedule", "variant")
 class Span:
     """A protected piece: its ``kind``, its exact ``text`` and what the model sees instead.
 
-    Kinds: network, embedding, flag (shown as nothing), weight, escape (shown as their words),
-        schedule, variant, wildcard,
-    quote (shown as a stand-in). ``leading`` says that nothing but tags came before it; ``comma``
-    that a comma did.
+    Kinds: network, embedding and flag are shown as nothing; weight and escape as their words;
+    schedule, variant, wildcard and quote as a stand-in. ``leading`` says that nothing but tags came
+    before it, ``comma`` that a comma stands beside it.
     """
 
     kind: str
@@ -102,7 +101,7 @@ class Protected:
     def restore(self, answers: Sequence[str]) -> str:
         """Put every span back into the model's ``answers``, one per region in order.
 
-        A stand-in that the model lost stays lost: ``intact`` tells. Parentheses that the model
+        A stand-in that the model lost stays lost: ``broken`` tells. Parentheses that the model
         wrote are escaped when the prompt uses weights.
         """
         left = iter(answers)

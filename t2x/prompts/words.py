@@ -4,6 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "COLOUR_FAMILIES",
+    "COUNTING_WORDS",
+    "IRREGULAR_PLURALS",
+    "MULTIPLES",
     "NUMBER_WORDS",
     "SOFT_COLOURS",
     "SOFT_NUMBERS",
@@ -20,7 +23,11 @@ _ONE_TO_TWENTY = """
 one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen twenty
 """
-NUMBER_WORDS: dict[str, int] = {w: n for n, w in enumerate(_ONE_TO_TWENTY.split(), 1)} | {
+_TENS = "thirty forty fifty sixty seventy eighty ninety"
+COUNTING_WORDS: dict[str, int] = {w: n for n, w in enumerate(_ONE_TO_TWENTY.split(), 1)} | {
+    word: 10 * n for n, word in enumerate(_TENS.split(), 3)
+}
+NUMBER_WORDS: dict[str, int] = COUNTING_WORDS | {
     "pair": 2,
     "couple": 2,
     "duo": 2,
@@ -36,8 +43,22 @@ NUMBER_WORDS: dict[str, int] = {w: n for n, w in enumerate(_ONE_TO_TWENTY.split(
     "hundred": 100,
     "thousand": 1000,
 }
+# What a number counts where it stands before one of these, the smaller first: "two dozen" is 24.
+MULTIPLES = {"pairs": 2, "couples": 2, "dozen": 12, "hundred": 100, "thousand": 1000}
 # Say a number, but don't demand that one is kept.
 SOFT_NUMBERS = frozenset({"both", "hundred", "thousand"})
+
+IRREGULAR_PLURALS = {
+    "buses": "bus",
+    "children": "child",
+    "feet": "foot",
+    "geese": "goose",
+    "men": "man",
+    "mice": "mouse",
+    "oxen": "ox",
+    "teeth": "tooth",
+    "women": "woman",
+}
 
 _COLOURS = {
     "red": "red crimson scarlet ruby maroon burgundy vermilion cherry",

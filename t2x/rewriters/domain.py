@@ -15,30 +15,31 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import FREE_ENGLISH, Domain
-from t2x.prompts.constraints import content_words, stem
+from t2x.prompts.constraints import stem
+from t2x.prompts.spelling import closest
 from t2x.prompts.words import NUMBER_WORDS
 
 __all__ = ["DOMAINS", "domain_named"]
 
+_SMALL_WORDS = """
+a an the and of any no not without never nor neither cannot minus but just
+"""
+_MIN_SLIP = 4  # letters from which a word is taken for a misspelt one
+_SIMILAR = 0.75
+_MANY_WORDS = 200
 
-_SMALL_WORDS = (
-    "a",
-    "an",
-    "the",
-    "and",
-    "of",
-    "any",
-    "no",
-    "not",
-    "without",
-    "never",
-    "nor",
-    "but",
-    "just",
-)
+
+class _Tables(NamedTuple):
+    plain: dict[
+        str, str
+    ]  # phrase -> the world's words for it; names of things stand for themselves
+    classes: dict[str, str]  # name of a thing, singular or plural -> its class
+    kept: frozenset[str]  # stems of other words that say something
+    words: tuple[str, ...]  # single words that a misspelt one may have been
 
 
 def domain_named(name: str) -> Domain:
@@ -49,11 +50,12 @@ def domain_named(name: str) -> Domain:
 
 
 def _emoji_things(text: str) -> list[str]:
-    """Words of things and colours of the emoji world in a canonical ``text``."""
-    from t2x.world.scene import COLORS
-
-    names = _emoji_tables()[2] | set(map(stem, COLORS))
-    return [word for word in content_words(text) if word in names]
+    """Classes of the emoji world that a canonical ``text`` names, the longest name first: a hot dog
+    is no dog.
+    """
+    found = (_phrase(m) for m in _emoji_pattern().finditer(text.casefold()))
+    classes = (_emoji_tables().classes.get(phrase) for phrase in found)
+    return list(dict.fromkeys(name for name in classes if name is not None))
 
 
 def _emoji(text: str) -> str:
@@ -61,37 +63,70 @@ def _emoji(text: str) -> str:
 
     Small talk around them is left out. A text that names no thing of that world stays as it is.
     """
-    plain, vocabulary, names = _emoji_tables()
-    lower = re.sub(r"\s+", " ", text.casefold())
-    written = _emoji_pattern().sub(lambda m: plain[m.group()], lower)
-    words = re.findall(r"[\w'-]+|[,.;]", written)
-    if names.isdisjoint(stem(w) for w in words):
+    tables = _emoji_tables()
+    written: list[str] = []
+    for found in _emoji_pattern().finditer(_mended(re.sub(r"\s+", " ", text.casefold()))):
+        word = found.group()
+        if found["phrase"]:
+            written.append(tables.plain[_phrase(found)])
+        elif found["times"]:
+            written.append(found["times"].strip("x"))
+        elif word in ",.;" or stem(word) in tables.kept or word.endswith(("n't", "n\u2019t")):
+            written.append(word)
+    return " ".join(written) if any(w in tables.classes for w in written) else text
+
+
+def _phrase(found: re.Match[str]) -> str:
+    return re.sub(r"[\s-]+", " ", found["phrase"] or "")
+
+
+def _mended(text: str) -> str:
+    """Put the closest word of the world in the place of each misspelt one."""
+    if text.count(" ") > _MANY_WORDS:  # spelling is compared pair by pair
         return text
-    return " ".join(w for w in words if stem(w) in vocabulary or w in ",.;")
+    pattern = rf"(?<![\w'-])[a-z]{{{_MIN_SLIP},}}(?![\w'-])"
+    return re.sub(pattern, lambda m: _mended_word(m.group()), text)
+
+
+@lru_cache(maxsize=4096)
+def _mended_word(word: str) -> str:
+    return closest(word, _emoji_tables().words, similar=_SIMILAR) or word
 
 
 @lru_cache(maxsize=1)
-def _emoji_tables() -> tuple[dict[str, str], frozenset[str], frozenset[str]]:
-    """Phrase -> the world's words for it, stems that count, stems that name a thing."""
+def _emoji_tables() -> _Tables:
     from t2x.world import lexicon
     from t2x.world.captions import plural
     from t2x.world.scene import CLASSES, COLORS
 
     plain = {"nothing like": "no"}
+    classes = {form: name for name in CLASSES for form in (name, plural(name))}
     for name in CLASSES:
         for words in (*lexicon.SYNONYMS[name], *lexicon.RIDDLES[name]):
             plain |= {words: name, lexicon.plural_of(words): plural(name)}
     for color in COLORS:
         plain |= {words: color for words in lexicon.COLOR_SYNONYMS[color]}
-        plain |= {words: color for words in lexicon.COLOR_THINGS[color]}
-    names = frozenset(stem(word) for name in CLASSES for word in name.split())
-    return plain, names | {*COLORS, *map(stem, NUMBER_WORDS), *_SMALL_WORDS}, names
+        # Bare, such a thing is itself: a kite in the sky need not be blue.
+        plain |= {
+            f"{said} {thing}": color
+            for said in ("colour of", "color of", "coloured like", "colored like")
+            for thing in lexicon.COLOR_THINGS[color]
+        }
+    plain |= {form: form for form in classes}
+    plain = {words.replace("-", " "): name for words, name in plain.items()}
+    kept = frozenset((*COLORS, *map(stem, NUMBER_WORDS), *_SMALL_WORDS.split()))
+    single = {word for phrase in (*plain, *COLORS, *NUMBER_WORDS) for word in phrase.split()}
+    return _Tables(plain, classes, kept, tuple(sorted(w for w in single if len(w) >= _MIN_SLIP)))
 
 
 @lru_cache(maxsize=1)
 def _emoji_pattern() -> re.Pattern[str]:
-    phrases = sorted(_emoji_tables()[0], key=len, reverse=True)
-    return re.compile(rf"(?<![\w'-])(?:{'|'.join(map(re.escape, phrases))})(?![\w'-])")
+    phrases = sorted(_emoji_tables().plain, key=len, reverse=True)
+    known = "|".join(re.escape(p).replace(r"\ ", r"[\s-]") for p in phrases)
+    return re.compile(
+        rf"(?<![\w'-])(?:(?P<phrase>{known})(?=(?:'s)?(?![\w'-]))|(?P<times>x?\d+x?)(?![\w'-]))"
+        r"|[\w'\u2019-]+|[,.;]"
+    )
 
 
 DOMAINS = {"": FREE_ENGLISH, "emoji": Domain(_emoji, _emoji_things)}

@@ -5,7 +5,9 @@ why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.checks import (
@@ -28,7 +30,8 @@ class Guarded:
 
     Syntax and quoted text leave the prompt before the rewriter sees it and return byte for byte. A
     proposal that fails a check is *reverted*: ``text`` is the user's prompt and ``checks`` hold the
-    reason; ``raw`` keeps what the model wrote.
+    reason; ``raw`` keeps what the model wrote. An accepted rewrite keeps its negative prompt and
+    its scores; those of several regions are named ``region1/NAME``, and so on.
 
     Args:
         rewriter: what proposes.
@@ -53,10 +56,16 @@ class Guarded:
         self.rewriter = rewriter
         self.model_id = rewriter.model_id
         self._checks = tuple(checks)
-        self._budget = budget
+        self.budget = budget
         self._similarity = similarity
         own: Domain = getattr(rewriter, "domain", FREE_ENGLISH)
         self._domain = domain or own
+
+    def within(self, budget: TokenBudget | None) -> Self:
+        """Give the same guard with the token limits of another generator."""
+        changed = copy(self)
+        changed.budget = budget
+        return changed
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
@@ -98,26 +107,36 @@ class Guarded:
                 base, "failed", before or (Check("completion", False, "no answer"),)
             )
         answers = [_one_paragraph(part) for part in parts]
-        if all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True)):
+        negative = ", ".join(dict.fromkeys(p.negative for p in parts if p.negative.strip()))
+        same = all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True))
+        if same and not negative:
             return self._give_back(
                 base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
             )
         text = protected.restore(answers)
-        checks = (*before, *self._run(protected, answers, text))
+        checks = (*before, *self._run(protected, answers, text=text, negative=negative))
         if all(check.passed for check in checks):
             return replace(
-                base, text=text, status="accepted", checks=checks, scores=self._counts(text)
+                base,
+                text=text,
+                negative=negative,
+                status="accepted",
+                checks=checks,
+                scores=_scores(parts) | self._counts(text),
             )
         return self._give_back(base, "reverted", checks)
 
-    def _run(self, protected: Protected, answers: list[str], text: str) -> Iterator[Check]:
+    def _run(
+        self, protected: Protected, answers: list[str], *, text: str, negative: str
+    ) -> Iterator[Check]:
         proposal = Proposal(
             original=protected.original,
             text=text,
             source="\n".join(protected.sources),
             answer="\n".join(answers),
             protected=protected,
-            budget=self._budget,
+            negative=negative,
+            budget=self.budget,
             similarity=self._similarity,
             domain=self._domain,
         )
@@ -126,15 +145,22 @@ class Guarded:
 
     def _give_back(self, base: Rewrite, status: Status, checks: tuple[Check, ...]) -> Rewrite:
         """The user's own words; if the generator will cut them, a last check says so."""
-        counts = self._budget.count(base.text) if self._budget is not None else ()
+        counts = self.budget.count(base.text) if self.budget is not None else ()
         if counts and all(c.truncated for c in counts):
             checks = (*checks, Check("original_fits_budget", False, "; ".join(map(str, counts))))
         return replace(base, status=status, checks=checks, scores=self._counts(base.text))
 
     def _counts(self, text: str) -> dict[str, float]:
-        counts = self._budget.count(text) if self._budget is not None else ()
+        counts = self.budget.count(text) if self.budget is not None else ()
         used = {f"tokens/{c.encoder}": float(c.used) for c in counts}
         return used | {f"limit/{c.encoder}": float(c.limit) for c in counts}
+
+
+def _scores(parts: list[Rewrite]) -> dict[str, float]:
+    if len(parts) == 1:
+        return dict(parts[0].scores)
+    numbered = enumerate((part.scores for part in parts), 1)
+    return {f"region{i}/{name}": value for i, own in numbered for name, value in own.items()}
 
 
 def _one_paragraph(part: Rewrite) -> str:

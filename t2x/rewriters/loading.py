@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
 from t2x.rewriters.guarded import Guarded
 
@@ -16,70 +16,47 @@ if TYPE_CHECKING:
     from t2x.prompts.budget import TokenBudget
     from t2x.types import Generator, Rewriter
 
-__all__ = ["load_guarded", "token_budget"]
+__all__ = ["load_guarded"]
 
 
 def load_guarded(
-    rewriter: str | Rewriter,
+    rewriter: str | Path | tuple[Any, Any] | Rewriter,
     *,
-    generator: str | Generator | None = None,
+    generator: str | Path | Generator | None = None,
     budget: TokenBudget | None = None,
-    checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
+    checks: Sequence[CheckFunction] | None = None,
     similarity: Callable[[str, str], float] | None = None,
     domain: Domain | None = None,
 ) -> Guarded:
     """Put a rewriter into the wrapper that checks what it proposes.
 
     Args:
-        rewriter: a name as ``load_rewriter`` takes it, or a loaded rewriter; one that is guarded
-            already is given back as it is.
-        generator: what will draw, by name or loaded; a rewrite must fit its token limits.
+        rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
+            and takes none but ``generator``, whose limits it gets if it has no budget.
+        generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
+            limits, which are read from its tokenizers alone.
         budget: those limits themselves; overrides ``generator``.
-        checks: see ``Guarded``.
+        checks: see ``Guarded``; None is ``DEFAULT_CHECKS``.
         similarity: see ``Guarded``.
         domain: how the rewriter's world calls things. None is the rewriter's own attribute
             ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
             guard would take "the animal with a trunk" -> "an elephant" for a loss.
     """
+    from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
 
-    model = load_rewriter(rewriter) if isinstance(rewriter, str) else rewriter
+    model = load_rewriter(rewriter)
     if isinstance(model, Guarded):
-        return model
+        own = {"budget": budget, "checks": checks, "similarity": similarity, "domain": domain}
+        if given := [name for name, value in own.items() if value is not None]:
+            raise T2XError(
+                f"a rewriter that is guarded already takes no {', '.join(given)}; give that where "
+                "it is guarded, or give the bare rewriter (its attribute rewriter)"
+            )
+        if model.budget is not None or generator is None:
+            return model
+        return model.within(token_budget(generator))
     if budget is None and generator is not None:
         budget = token_budget(generator)
+    checks = DEFAULT_CHECKS if checks is None else checks
     return Guarded(model, checks=checks, budget=budget, similarity=similarity, domain=domain)
-
-
-def token_budget(generator: str | Path | Generator) -> TokenBudget | None:
-    """Token limits of what will draw, from its tokenizers alone; None where they are not at hand.
-
-    Nothing is downloaded and no weights are read. Of a local folder only CLIP tokenizers tell their
-    limit; with others among them it is None. Raises T2XError for an embedded model without weights.
-    """
-    from t2x.generators.folders import pipeline_folder
-    from t2x.prompts.budget import TokenBudget
-    from t2x.world.weights import EMBEDDED, require_model
-
-    if not isinstance(generator, (str, Path)):
-        pipeline = getattr(generator, "pipeline", None)
-        return None if pipeline is None else TokenBudget.from_pipeline(pipeline)
-    name = str(generator)
-    folder = require_model(name) if name in EMBEDDED else Path(name)
-    parts = pipeline_folder(folder)
-    return None if parts is None else _clip_budget(parts)
-
-
-def _clip_budget(folder: Path) -> TokenBudget | None:
-    from t2x.generators.folders import INDEX_FILE
-    from t2x.prompts.budget import TokenBudget
-
-    parts = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    kinds = {name: parts[name][1] for name in parts if name.startswith("tokenizer")}
-    if not kinds or any(not str(kind).startswith("CLIPTokenizer") for kind in kinds.values()):
-        return None
-    from transformers import CLIPTokenizer
-
-    return TokenBudget(
-        {name: (CLIPTokenizer.from_pretrained(folder / name), None) for name in kinds}
-    )

@@ -21,7 +21,7 @@ _EDGE = 10.0  # a probability counts ten times in a margin of logits: errors are
 __all__ = ["GumbelRows", "row_seed"]
 
 
-def row_seed(seed: int, prompt: str, generation: int) -> int:
+def row_seed(seed: int, prompt: str, *, generation: int) -> int:
     """Seed of one row from run seed, prompt and generation index; its place in the batch plays no
     part.
     """

@@ -7,17 +7,17 @@ instruction model gets ``GENERAL``.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from t2x.config import build_config
 from t2x.errors import T2XError
+from t2x.settings import SETTINGS_FILE, read_settings
 
 __all__ = ["GENERAL", "SETTINGS_FILE", "SMALL", "Template", "read_template"]
-
-SETTINGS_FILE = "t2x.json"
 
 _SYSTEM = """\
 You rewrite short requests into prompts for a text-to-image model.
@@ -43,10 +43,10 @@ class Template:
         require_answer: whether an answer without ``<answer>`` (or ``<prompt>``) tags counts as a
             failure.
         thinking: passed to chat templates that can switch reasoning on (``enable_thinking``).
-        max_new_tokens: room for reasoning and answer together.
-        temperature: of sampled generations.
-        top_p: nucleus of sampled generations.
-        repetition_penalty: above 1, the model's own earlier tokens become less likely.
+        max_new_tokens: room for reasoning and answer together, at least 1.
+        temperature: of sampled generations; 0 makes every generation greedy.
+        top_p: nucleus of sampled generations, in (0, 1]; 1 keeps every token.
+        repetition_penalty: positive; above 1, the model's own earlier tokens become less likely.
         domain: small world whose words the model writes (``t2x.rewriters.domain``); "" for none.
     """
 
@@ -67,15 +67,21 @@ class Template:
             raise T2XError(
                 f"a template's user message must hold {{prompt}} once, given {self.user!r}"
             )
+        for name, allowed, good in (
+            ("max_new_tokens", "at least 1", self.max_new_tokens >= 1),
+            ("temperature", "0 for greedy, or positive", 0 <= self.temperature < math.inf),
+            ("top_p", "above 0 and at most 1", 0 < self.top_p <= 1),
+            ("repetition_penalty", "positive", 0 < self.repetition_penalty < math.inf),
+        ):
+            if not good:
+                raise T2XError(
+                    f"a template's {name} is {getattr(self, name)}; it must be {allowed}"
+                )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Template:
-        """Read a template from plain values; an unknown key is an error."""
-        known = [f.name for f in fields(cls)]
-        if unknown := sorted(set(values) - set(known)):
-            raise T2XError(f"unknown template keys {unknown}; allowed are {known}")
-        pairs = tuple((str(a), str(b)) for a, b in values.get("examples", ()))
-        return cls(**{**values, "examples": pairs})
+        """Read a template from plain values; T2XError names an unknown key or a wrong value."""
+        return build_config(cls, values)
 
 
 GENERAL = Template(system=_SYSTEM, user="Request: {prompt}")
@@ -105,9 +111,14 @@ SMALL = Template(
 
 
 def read_template(folder: str | Path) -> Template | None:
-    """Read the ``"rewriter"`` section of a checkpoint's ``t2x.json``; None if there is none."""
-    path = Path(folder) / SETTINGS_FILE
-    if not path.is_file():
+    """Read the ``"rewriter"`` section of a checkpoint's ``t2x.json``; None if there is none.
+
+    T2XError names the file, and what in it is wrong.
+    """
+    section = read_settings(folder).get("rewriter")
+    if section is None:
         return None
-    section = json.loads(path.read_text(encoding="utf-8")).get("rewriter")
-    return None if section is None else Template.from_dict(section)
+    try:
+        return Template.from_dict(section)
+    except T2XError as error:
+        raise T2XError(f'{Path(folder) / SETTINGS_FILE}, "rewriter": {error}') from error

@@ -1,4 +1,4 @@
-"""Where the embedded models lie, and what their cards say.
+"""Where the embedded models lie.
 
 Each model is a folder ``t2x/world/models/<name>/`` in the format of its real counterpart, with a
 card ``README.md`` beside the weights, written as cards on a model hub are: YAML between two
@@ -7,11 +7,10 @@ card ``README.md`` beside the weights, written as cards on a model hub are: YAML
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from t2x.errors import T2XError, UnknownNameError
+from t2x.settings import base_name
 
 # The file that makes a folder a model of its format, and where in its --out a recipe writes it.
 _FORMATS = {
@@ -27,7 +26,7 @@ _FORMATS = {
 EMBEDDED = tuple(_FORMATS)
 MODELS = Path(__file__).parent / "models"
 
-__all__ = ["EMBEDDED", "MODELS", "is_present", "model_card", "model_dir", "require_model"]
+__all__ = ["EMBEDDED", "MODELS", "is_present", "model_dir", "require_model"]
 
 
 def model_dir(name: str) -> Path:
@@ -58,11 +57,8 @@ def is_present(name: str) -> bool:
 
 def _embedded_base(folder: Path) -> str | None:
     """Name of the embedded model that a folder of parts is completed by."""
-    path = folder / "t2x.json"
-    if not path.is_file() or (folder / "model_index.json").is_file():
-        return None
-    base = json.loads(path.read_text(encoding="utf-8")).get("base")
-    return str(base) if base in EMBEDDED else None
+    base = base_name(folder)
+    return base if base in EMBEDDED else None
 
 
 def require_model(name: str) -> Path:
@@ -79,18 +75,3 @@ def require_model(name: str) -> Path:
             f"to {folder}"
         )
     return folder
-
-
-def model_card(name: str) -> dict[str, Any]:
-    """Read the card of an embedded model: its YAML fields, and the prose under ``"text"``."""
-    import yaml
-
-    path = require_model(name) / "README.md"
-    if not path.is_file():
-        raise T2XError(f"the embedded model {name!r} has no card: {path.name} is missing")
-    text = path.read_text(encoding="utf-8")
-    fields: dict[str, Any] = {}
-    if text.startswith("---\n"):
-        head, _, text = text[4:].partition("\n---\n")
-        fields = yaml.safe_load(head) or {}
-    return {**fields, "text": text.strip()}

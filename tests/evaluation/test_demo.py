@@ -300,7 +300,7 @@ def test_models_are_let_go_before_the_next_phase(monkeypatch):
     monkeypatch.setattr("t2x.registry.load_rewriter", loader(lambda name: FakeRewriter()))
     monkeypatch.setattr("t2x.registry.load_generator", loader(lambda name: FakeGenerator()))
     monkeypatch.setattr("t2x.registry.load_reward", loader(Named))
-    result = run_demo(PROMPT, rewriter="some", generator="other")
+    result = run_demo(PROMPT, rewriter="some", generator="any:other")
     assert len(alive) == 6
     assert [column.name for column in result.rewards] == ["clip", "hps", "aesthetic", "vqa"]
 

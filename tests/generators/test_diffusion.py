@@ -289,6 +289,11 @@ def test_wrong_options_are_one_clear_line(folder, options, message):
     assert "\n" not in str(caught.value)
 
 
+def test_options_of_loading_are_not_for_a_loaded_pipeline():
+    with pytest.raises(T2XError, match="a loaded pipeline takes no token, variant"):
+        DiffusionGenerator.from_pretrained(tiny_stable_diffusion(), variant="fp16", token="x")
+
+
 def test_what_is_no_pipeline_is_refused(tmp_path):
     with pytest.raises(T2XError, match=r"no model_index\.json"):
         DiffusionGenerator.from_pretrained(tmp_path)

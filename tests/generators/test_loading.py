@@ -9,7 +9,7 @@ import torch
 from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
-from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit, plain
+from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit
 from t2x.generators.loading import quiet, resolve_device, resolve_dtype
 
 
@@ -71,9 +71,3 @@ def test_hub_commit_is_read_from_the_cache(tmp_path, monkeypatch):
     found = tmp_path / "snapshots" / "0a1b2c" / "model_index.json"
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: str(found))
     assert hub_commit("owner/model", "main") == "0a1b2c"
-
-
-def test_plain_orders_keys_and_keeps_json_values():
-    value = {"b": (1, None), "a": torch.tensor([1.5]), "c": torch.float32}
-    assert list(plain(value)) == ["a", "b", "c"]
-    assert plain(value) == {"a": [1.5], "b": [1, None], "c": "torch.float32"}

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from t2x.errors import T2XError
-from t2x.generators import available_bytes, preflight, weight_bytes
+from t2x.generators import Preflight, available_bytes, residency, weight_bytes
 from t2x.generators.residency import _plain_files
 from t2x.testing import tiny_stable_diffusion
 
@@ -94,7 +94,7 @@ def test_hub_headers_are_summed(monkeypatch):
 
 def test_preflight_tells_phases_from_together():
     stages = {"rewriter": 3_000_000_000, "generator": 12_000_000_000}
-    roomy, tight, small = (preflight(stages, gb * 10**9) for gb in (16, 13, 8))
+    roomy, tight, small = (Preflight(stages, gb * 10**9) for gb in (16, 13, 8))
     assert (roomy.together, roomy.in_phases) == (True, True)
     assert (tight.together, tight.in_phases) == (False, True)
     assert (small.together, small.in_phases) == (False, False)
@@ -103,14 +103,26 @@ def test_preflight_tells_phases_from_together():
 
 
 def test_preflight_does_not_guess():
-    unknown = preflight({"rewriter": None, "generator": 5}, 10)
+    unknown = Preflight({"rewriter": None, "generator": 5}, 10)
     assert unknown.unknown == ("rewriter",)
     assert (unknown.together, unknown.in_phases) == (None, None)
     assert "rewriter unknown" in unknown.summary()
-    assert preflight({"generator": 5}, None).together is None
-    assert preflight({"rewriter": None, "generator": 50}, 10).in_phases is False
+    assert Preflight({"generator": 5}, None).together is None
+    assert Preflight({"rewriter": None, "generator": 50}, 10).in_phases is False
 
 
 def test_this_machine_has_memory():
+    free = available_bytes("cpu")
+    assert free is None or free > 2**20
+
+
+def test_memory_that_caches_files_counts_as_free(tmp_path, monkeypatch):
+    table = tmp_path / "meminfo"
+    table.write_text(
+        "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:  7000 kB\nCached: 6900 kB\n"
+    )
+    monkeypatch.setattr(residency, "MEMORY", table)
+    assert available_bytes("cpu") == 7000 * 1024
+    monkeypatch.setattr(residency, "MEMORY", tmp_path / "none")
     free = available_bytes("cpu")
     assert free is None or free > 2**20

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
-from t2x.prompts.budget import TokenBudget, estimate
-from t2x.testing import tiny_clip_tokenizer, tiny_word_tokenizer
+from t2x.prompts.budget import TokenBudget
+from t2x.testing import tiny_clip_tokenizer, tiny_stable_diffusion, tiny_word_tokenizer
 
 
 def test_limit_includes_special_tokens() -> None:
@@ -26,18 +28,34 @@ def test_each_encoder_has_its_own_count() -> None:
     assert "clip" in str(clip) and "/16" in str(clip)
 
 
-def test_limits_come_from_the_pipeline() -> None:
-    class Pipeline:
-        tokenizer = tiny_clip_tokenizer()
-        tokenizer_2 = tiny_word_tokenizer()
-        tokenizer_3 = None
+class Pipeline:
+    """What a diffusers pipeline says about its tokenizers."""
 
-        def __call__(self, prompt: str, max_sequence_length: int = 256) -> None: ...
+    components: ClassVar[dict[str, Any]] = {
+        "tokenizer": tiny_clip_tokenizer(),
+        "tokenizer_2": tiny_word_tokenizer(),
+        "tokenizer_3": None,
+        "unet": object(),
+    }
 
-    counts = TokenBudget.from_pipeline(Pipeline()).count("a cat")
-    assert [(c.encoder, c.limit) for c in counts] == [("tokenizer", 77), ("tokenizer_2", 256)]
+    def __call__(self, prompt: str, max_sequence_length: int = 256) -> None: ...
 
 
-@pytest.mark.parametrize(("text", "used"), [("", 2), ("a red cat", 6), ("猫", 4), ("cat, dog", 6)])
-def test_estimate(text: str, used: int) -> None:
-    assert estimate(text).used == used
+@pytest.mark.parametrize(
+    ("sampling", "limit"),
+    [(None, 256), ({}, 256), ({"max_sequence_length": 100}, 100), ({"guidance_scale": 2.0}, 256)],
+)
+def test_limits_come_from_the_pipeline_and_its_sampling(
+    sampling: dict[str, Any] | None, limit: int
+) -> None:
+    budget = TokenBudget.from_pipeline(Pipeline(), sampling)
+    assert budget is not None
+    counts = budget.count("a cat")
+    assert [(c.encoder, c.limit) for c in counts] == [("tokenizer", 77), ("tokenizer_2", limit)]
+
+
+def test_a_pipeline_without_tokenizers_has_no_budget() -> None:
+    pipeline = tiny_stable_diffusion()
+    assert TokenBudget.from_pipeline(pipeline) is not None
+    pipeline.tokenizer = None
+    assert TokenBudget.from_pipeline(pipeline) is None

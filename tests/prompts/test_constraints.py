@@ -18,10 +18,28 @@ from t2x.prompts.constraints import content_words, extract, mentions, negated, n
         ("a 3d render, 4k, 16:9, v2, 1920s", ()),
         ("1.5 metres", (1.5,)),
         ("a cat", ()),
+        ("two dozen roses", (24,)),
+        ("2 dozen eggs and three cats", (24, 3)),
+        ("twenty-five candles", (25,)),
+        ("Twenty five candles", (25,)),
+        ("twenty two-storey houses", (20, 2)),
+        ("ninety-nine balloons", (99,)),
+        ("2,000 lanterns, 3 boats", (2000, 3)),
+        ("1,2,3", (1, 2, 3)),
+        ("two hundred and five people", (205,)),
+        ("three thousand five hundred stars", (3500,)),
+        ("three-hundred-year-old oak", (300,)),
+        ("one hundred and two hundred", (100, 200)),
+        ("two pairs of shoes and one hat", (4, 1)),
     ],
 )
 def test_numbers(text: str, values: tuple[float, ...]) -> None:
     assert numbers(text) == values
+
+
+def test_vague_numbers_are_not_demanded() -> None:
+    assert extract("a hundred lanterns, both sides").numbers == ()
+    assert extract("two hundred lanterns").numbers == (200,)
 
 
 def test_one_is_not_demanded() -> None:
@@ -79,7 +97,7 @@ def test_script(text: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [("cats", "cat"), ("puppies", "puppy"), ("boxes", "box"), ("glasses", "glass"),
-     ("knives", "knif"), ("dog's", "dog"), ("bus", "bus")],
+     ("knives", "knif"), ("dog's", "dog"), ("bus", "bus"), ("buses", "bus"), ("women", "woman")],
 )  # fmt: skip
 def test_stem(a: str, b: str) -> None:
     assert stem(a) == b

@@ -159,6 +159,24 @@ CONSTRAINTS = [
     ("a cat on a mat", "**Cat** on a mat", "no_meta_text"),
     ("here is a cat on a mat", "here is a fat cat on a mat", ""),
     ("an elefant in teh zoo", "an elephant in the zoo, sunny", ""),
+    ("an elefant", "an elephant at dawn", ""),
+    ("a lemon", "a yellow bus", "content_kept"),
+    ("a rose", "a pink car", "content_kept"),
+    ("a horse", "a house at night", "content_kept"),
+    ("a parrot", "a carrot on a table", "content_kept"),
+    ("a kitten", "a kite in the wind", "content_kept"),
+    ("rain", "a train at a station", "content_kept"),
+    ("a carpet", "a car, pet food beside it", "content_kept"),
+    ("a theatre", "a theater at night", ""),
+    ("a swimmer", "somebody swimming in a lake", ""),
+    ("a wineglass", "a wine glass on a table", ""),
+    ("a wine glass", "a wineglass on a table", ""),
+    ("a boat", "a white sailboat", ""),
+    ("children", "a child on grass", ""),
+    ("two dozen roses", "24 roses in a vase", ""),
+    ("two dozen roses", "twelve roses in a vase", "numbers_kept"),
+    ("twenty-five candles", "25 candles on a cake", ""),
+    ("2,000 lanterns", "two thousand lanterns at night", ""),
     ("a cat on a mat", "a cat on a mat. " * 400, "length"),
 ]
 
@@ -169,6 +187,55 @@ def test_constraints(judge: Any, prompt: str, answer: str, check: str) -> None:
     assert (check in failed(result)) if check else failed(result) == []
     assert result.status == ("reverted" if check else "accepted")
     assert check or result.text == answer
+
+
+def negative(answer: str, without: str, scores: dict[str, float] | None = None) -> Any:
+    """A rewriter that also writes a negative prompt and scores what it writes."""
+
+    class Negative:
+        model_id = "negative"
+
+        def rewrite(self, prompts: Any, *, num_generations: int = 1, seed: int = 0) -> Any:
+            made = [answer.format(p) for p in prompts]
+            return [
+                [Rewrite(p, text, negative=without, scores=scores or {})]
+                for p, text in zip(prompts, made, strict=True)
+            ]
+
+    return Guarded(Negative())
+
+
+def test_an_accepted_rewrite_keeps_its_negative_prompt_and_scores() -> None:
+    guarded = negative("{}, in the sun", "blurry", {"clip": 0.3})
+    (one,), (two,) = guarded.rewrite(["a cat", "a cat BREAK a dog"])
+    assert (one.status, one.negative, one.scores) == ("accepted", "blurry", {"clip": 0.3})
+    assert two.negative == "blurry"
+    assert two.scores == {"region1/clip": 0.3, "region2/clip": 0.3}
+    guarded.budget = TokenBudget({"clip": (tiny_clip_tokenizer(), None)})
+    assert set(guarded.rewrite(["a cat"])[0][0].scores) == {"clip", "tokens/clip", "limit/clip"}
+
+
+def test_a_negative_prompt_alone_is_a_rewrite() -> None:
+    result = negative("{}", "blurry").rewrite(["a cat"])[0][0]
+    assert (result.status, result.text, result.negative) == ("accepted", "a cat", "blurry")
+    assert negative("{}", " ").rewrite(["a cat"])[0][0].status == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "without", "status"),
+    [
+        ("a red cat", "cats", "reverted"),
+        ("a red cat", "blurry, a red cat", "reverted"),
+        ("a red cat", "extra cats, dogs", "accepted"),
+        ("a cat without a collar", "collar", "accepted"),
+    ],
+)
+def test_what_is_asked_for_is_not_ruled_out(prompt: str, without: str, status: str) -> None:
+    result = negative("{}, in the sun", without, {"clip": 0.3}).rewrite([prompt])[0][0]
+    assert result.status == status
+    if status == "reverted":
+        assert failed(result) == ["negative_apart"]
+        assert (result.text, result.negative, result.scores) == (prompt, "", {})
 
 
 def test_similarity_is_a_second_chance(judge: Any) -> None:

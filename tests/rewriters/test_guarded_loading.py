@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from t2x.errors import UnknownNameError
+from t2x.errors import T2XError, UnknownNameError
 from t2x.generators import DiffusionGenerator
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.checks import FREE_ENGLISH
 from t2x.rewriters.guarded import Guarded
-from t2x.rewriters.loading import load_guarded, token_budget
+from t2x.rewriters.loading import load_guarded
 from t2x.testing import (
     FakeGenerator,
     FakeRewriter,
-    tiny_clip_tokenizer,
+    tiny_causal_lm,
     tiny_stable_diffusion,
     tiny_word_tokenizer,
 )
@@ -61,19 +60,29 @@ def test_a_rewrite_keeps_the_generators_limit(scripted: Any) -> None:
     assert both.rewrite(["a red cat"])[0][0].scores.keys() == {"tokens/words", "limit/words"}
 
 
-def test_limits_without_weights(tmp_path: Path) -> None:
-    """Tokenizers of a folder are enough, also where the folder takes them from a base."""
-    assert token_budget(FakeGenerator()) is None
-    assert token_budget("owner/model") is None
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    tiny_clip_tokenizer(50).save_pretrained(whole / "tokenizer")
-    index = {"_class_name": "StableDiffusionPipeline", "tokenizer": ["t", "CLIPTokenizer"]}
-    (whole / "model_index.json").write_text(json.dumps(index))
-    parts.mkdir()
-    (parts / "t2x.json").write_text(json.dumps({"base": "../whole"}))
-    for folder in (whole, parts):
-        budget = token_budget(folder)
-        assert budget is not None and budget.count("a cat")[0].limit == 50
-    index["tokenizer_2"] = ["t", "T5Tokenizer"]  # its limit is the pipeline's affair
-    (whole / "model_index.json").write_text(json.dumps(index))
-    assert token_budget(parts) is None
+def test_what_is_guarded_keeps_its_own_settings() -> None:
+    guarded = Guarded(FakeRewriter())
+    options: list[dict[str, Any]] = [
+        {"checks": ()}, {"budget": TokenBudget({})}, {"similarity": lambda a, b: 1.0},
+        {"domain": FREE_ENGLISH},
+    ]  # fmt: skip
+    for option in options:
+        with pytest.raises(T2XError, match=f"guarded already takes no {next(iter(option))}"):
+            load_guarded(guarded, **option)
+    generator = DiffusionGenerator.from_pretrained(tiny_stable_diffusion())
+    within = load_guarded(guarded, generator=generator)
+    assert within.rewrite(["a cat"])[0][0].scores["limit/tokenizer"] == 77
+    assert guarded.rewrite(["a cat"])[0][0].scores == {}  # the caller's own is left alone
+    roomy = Guarded(FakeRewriter(), budget=TokenBudget({"words": (tiny_word_tokenizer(), 128)}))
+    assert load_guarded(roomy, generator=generator) is roomy
+
+
+def test_objects_and_folders_are_loaded(tmp_path: Path) -> None:
+    assert load_guarded(tiny_causal_lm()).model_id == "Qwen3ForCausalLM"
+    with pytest.raises(T2XError, match="there is no folder"):
+        load_guarded(tmp_path / "nowhere")
+
+
+def test_a_generator_whose_limits_are_unknown_is_told(caplog: Any) -> None:
+    load_guarded(FakeRewriter(), generator=FakeGenerator())
+    assert "token limits of fake-generator are unknown" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
-from t2x.rewriters.language_model import LanguageModelRewriter, load_smollm2
+from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.templates import Template
 from t2x.testing import tiny_word_tokenizer
 from t2x.types import Rewriter
@@ -87,6 +88,14 @@ def test_by_default_the_first_generation_is_greedy(make: Any) -> None:
     assert group[0] == texts(make(temperature=0), ["a cat"])[0][0]
     assert group[0] != group[1] != group[2]
     assert texts(make(), ["a cat"], seed=9)[0] == group[:1]
+
+
+def test_a_template_of_temperature_zero_is_greedy_throughout(make: Any) -> None:
+    greedy = make(template=replace(PLAIN, temperature=0.0))
+    group = texts(greedy, ["a cat"], num_generations=3)[0]
+    assert group == [texts(make(temperature=0), ["a cat"])[0][0]] * 3
+    sampled = make(template=replace(PLAIN, temperature=0.0), temperature=1.0)
+    assert texts(sampled, ["a cat"]) == texts(make(temperature=1.0), ["a cat"])
 
 
 def test_global_random_state_plays_no_part(make: Any) -> None:
@@ -201,7 +210,7 @@ def test_from_pretrained_reads_folder_and_template(
     assert pair.model is chat_model and pair.template.max_new_tokens == 7
 
 
-def test_mistakes_are_told(make: Any) -> None:
+def test_mistakes_are_told(make: Any, chat_model: Any) -> None:
     with pytest.raises(TypeError, match="one string"):
         make().rewrite("a cat")
     with pytest.raises(TypeError, match="NoneType"):
@@ -212,10 +221,11 @@ def test_mistakes_are_told(make: Any) -> None:
         LanguageModelRewriter.from_pretrained("./nowhere")
     with pytest.raises(T2XError, match="temperature"):
         make(temperature=-1)
-    with pytest.raises(T2XError, match="unknown template keys"):
-        Template.from_dict({"sytem": ""})
-    with pytest.raises(T2XError, match="prompt"):
-        Template(user="no place")
+    for source in (chat_model, (chat_model,), 3):
+        with pytest.raises(T2XError, match="is no language model; give a hub id, a folder"):
+            LanguageModelRewriter.from_pretrained(source)
+    with pytest.raises(T2XError, match="a loaded model takes no device, revision"):
+        LanguageModelRewriter.from_pretrained((chat_model, None), device="cpu", revision="main")
 
 
 def test_no_prompts(make: Any) -> None:
@@ -225,7 +235,7 @@ def test_no_prompts(make: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.extra("smollm2")
 def test_smollm2_answers() -> None:
-    rewriter = load_smollm2(max_new_tokens=8, device="cpu")
+    rewriter = LanguageModelRewriter.from_pretrained("smollm2", max_new_tokens=8, device="cpu")
     assert rewriter.model_id == "smollm2-135m-instruct"
     text = rewriter.complete(["two red dogs"])[0][0].text
     assert "dogs" in text.lower()

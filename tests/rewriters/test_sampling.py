@@ -46,9 +46,14 @@ def test_margins_tell_close_calls_and_stop_at_the_end() -> None:
 
 
 def test_seeds_depend_on_seed_prompt_and_generation() -> None:
-    seeds = {row_seed(s, p, g) for s in (0, 1) for p in ("a", "b", "\ud83d") for g in (0, 1, 10)}
+    seeds = {
+        row_seed(s, p, generation=g)
+        for s in (0, 1)
+        for p in ("a", "b", "\ud83d")
+        for g in (0, 1, 10)
+    }
     assert len(seeds) == 18
-    assert row_seed(0, "a cat", 0) == row_seed(0, "a cat", 0) < 2**63
+    assert row_seed(0, "a cat", generation=0) == row_seed(0, "a cat", generation=0) < 2**63
 
 
 def test_only_what_the_row_wrote_is_penalised() -> None:

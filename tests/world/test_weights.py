@@ -6,7 +6,6 @@ import json
 import re
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from safetensors.torch import save_file
 from t2x.errors import T2XError
 from t2x.registry import import_attr
 from t2x.world import weights
-from t2x.world.weights import EMBEDDED, is_present, model_card, model_dir, require_model
+from t2x.world.weights import EMBEDDED, is_present, model_dir, require_model
 
 # Weights of several runs, or of a recipe that has moved on since.
 OLDER = ("emoji-flow",)
@@ -54,6 +53,10 @@ def test_what_is_shipped_is_present(name: str) -> None:
     assert is_present(name)
 
 
+def _card(name: str) -> str:
+    return (model_dir(name) / "README.md").read_text(encoding="utf-8")
+
+
 def _claims(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"([\d.]+) M(?:\)| parameters)", text)]
 
@@ -72,12 +75,12 @@ def _claims(text: str) -> list[float]:
 def test_cards_state_the_size_of_their_weights(name: str, part: str) -> None:
     """One claim in millions rounds to what the files hold."""
     size = _parameters(require_model(name) / part) / 1e6
-    claims = _claims(model_card(name)["text"])
+    claims = _claims(_card(name))
     assert any(claim in (round(size), round(size, 1)) for claim in claims), (size, claims)
 
 
-def _stated(card: dict[str, Any], key: str) -> float:
-    found = re.search(rf"^\| {key} \| ([\d.]+) \|$", card["text"], re.MULTILINE)
+def _stated(card: str, key: str) -> float:
+    found = re.search(rf"^\| {key} \| ([\d.]+) \|$", card, re.MULTILINE)
     return float(found[1] if found else card[key])
 
 
@@ -90,9 +93,9 @@ def _stated(card: dict[str, Any], key: str) -> float:
 )
 def test_cards_state_the_budget_of_their_command(name: str) -> None:
     """Steps and seconds are those of --steps or --minutes, without them of the recipe."""
-    card = model_card(name)
+    card = _card(name)
     command = re.search(
-        rf"t2x world train {name}(?![\w-])(?: --(steps|minutes) (\d+))?", card["text"]
+        rf"t2x world train {name}(?![\w-])(?: --(steps|minutes) (\d+))?", card
     )
     assert command is not None
     recipe = import_attr(f"t2x.train.{name.replace('-', '_')}:main").__globals__
