@@ -80,8 +80,9 @@ def test_cards_state_the_size_of_their_weights(name: str, part: str) -> None:
 
 
 def _stated(card: str, key: str) -> float:
-    found = re.search(rf"^\| {key} \| ([\d.]+) \|$", card, re.MULTILINE)
-    return float(found[1] if found else card[key])
+    found = re.search(rf"^(?:\| {key} \|| ?{key}:) ([\d.]+)(?: \|)?$", card, re.MULTILINE)
+    assert found is not None, f"the card states no {key}"
+    return float(found[1])
 
 
 @pytest.mark.parametrize(
@@ -94,9 +95,7 @@ def _stated(card: str, key: str) -> float:
 def test_cards_state_the_budget_of_their_command(name: str) -> None:
     """Steps and seconds are those of --steps or --minutes, without them of the recipe."""
     card = _card(name)
-    command = re.search(
-        rf"t2x world train {name}(?![\w-])(?: --(steps|minutes) (\d+))?", card
-    )
+    command = re.search(rf"t2x world train {name}(?![\w-])(?: --(steps|minutes) (\d+))?", card)
     assert command is not None
     recipe = import_attr(f"t2x.train.{name.replace('-', '_')}:main").__globals__
     unit = command[1] or ("steps" if "DEFAULT_STEPS" in recipe else "minutes")
