@@ -2,22 +2,24 @@
 
 A word of the prompt is looked for with another spelling only if it is misspelt: "horse" and
 "house", "parrot" and "carrot" are as close as a slip and its correction. What is English is read
-from the vocabulary of CLIP's tokenizer, some 15,000 words that are frequent in captions of
-pictures; it comes with open_clip, whose code is not imported for it.
+from the vocabulary of CLIP's tokenizer, some 15,000 words, the most frequent ones of the texts that
+it was made from; it comes with open_clip, whose code is not imported for it.
 """
 
 from __future__ import annotations
 
 import difflib
 import gzip
+import logging
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from t2x.errors import T2XError
 from t2x.prompts.constraints import stem
+
+log = logging.getLogger(__name__)
 
 __all__ = ["closest", "is_part", "is_word", "root"]
 
@@ -85,13 +87,13 @@ def root(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _words() -> tuple[frozenset[str], frozenset[str]]:
-    """Words and their stems."""
+    """Words and their stems; none, with a line in the log, if open_clip no longer brings them."""
     spec = find_spec("open_clip")
     path = Path(spec.origin or "").parent / _VOCABULARY if spec is not None else None
     if path is None or not path.is_file():
-        raise T2XError(
-            f"the installed open_clip has no {_VOCABULARY}; pip install 'open_clip_torch>=3.0'"
-        )
+        message = "the installed open_clip has no %s: any word of a prompt may count as misspelt"
+        log.warning(message, _VOCABULARY)
+        return frozenset(), frozenset()
     with gzip.open(path, "rt", encoding="utf-8") as file:
         pairs = [line.split() for line in file.read().split("\n")[1 : _MERGES + 1]]
     found = {first + last.removesuffix("</w>") for first, last in pairs if last.endswith("</w>")}

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from t2x.prompts import spelling
 from t2x.prompts.constraints import stem
 from t2x.prompts.spelling import closest, is_part, is_word, root
 
@@ -59,6 +60,15 @@ def test_other_words_have_other_roots(one: str, other: str) -> None:
 def test_parts_of_longer_words() -> None:
     assert is_part("boat", "sailboat") and is_part("moon", "moonlight")
     assert not is_part("rain", "train") and not is_part("bear", "beard")
+
+
+def test_without_a_vocabulary_every_word_may_be_misspelt(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spelling, "find_spec", lambda name: None)
+    monkeypatch.setattr(spelling, "_words", spelling._words.__wrapped__)
+    assert not is_word("horse") and closest("horse", ["house"], similar=0.8) == "house"
+    assert "any word of a prompt may count as misspelt" in caplog.text
 
 
 def test_the_words_are_read_without_open_clip_and_torch() -> None:
