@@ -74,7 +74,8 @@ def guided_velocity(
 
 def student_unet(teacher: UNet2DConditionModel) -> UNet2DConditionModel:
     """The teacher's network with a guidance embedding whose projection starts at zero."""
-    config = {**teacher.config, "time_cond_proj_dim": GUIDANCE_EMBEDDING}
+    kept = {k: v for k, v in teacher.config.items() if not k.startswith("_")}  # no path of its own
+    config = {**kept, "time_cond_proj_dim": GUIDANCE_EMBEDDING}
     student: UNet2DConditionModel = UNet2DConditionModel.from_config(config)
     student.load_state_dict(teacher.state_dict(), strict=False)
     nn.init.zeros_(student.time_embedding.cond_proj.weight)
