@@ -48,7 +48,7 @@ class _MotionEncoder:
 
     def _video(self, video: Tensor) -> Tensor:
         if len(video) < 2:
-            return video.sum() * torch.nan
+            return video.new_full((), torch.nan)
         grey = luma(video)
         reach = max(1, int(self.reach * min(grey.shape[-2:])))
         return aligned_difference(grey[:-1], grey[1:], reach=reach).mean()

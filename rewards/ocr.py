@@ -109,7 +109,7 @@ def load(*, engine: Callable[[Image], Sequence[str]] | None = None) -> OcrReward
 
 def _rapidocr() -> Callable[[Image], Sequence[str]]:
     import numpy as np
-    from rapidocr import RapidOCR  # type: ignore[import-not-found, unused-ignore]
+    from rapidocr import RapidOCR
 
     ocr = RapidOCR(params={"Global.log_level": "error"})
 

@@ -86,6 +86,7 @@ TABLES = {
 
 # Which extra of the package brings which module.
 EXTRAS = {
+    "av": "video",
     "datasets": "train",
     "gguf": "smollm2",
     "gradio": "app",

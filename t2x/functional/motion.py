@@ -17,7 +17,7 @@ def neighbour_cosine(embeddings: Tensor) -> Tensor:
     2023, arXiv 2311.17982, section 3.2), which also compares every frame with the first.
     """
     if len(embeddings) < 2:
-        return embeddings.sum() * torch.nan
+        return embeddings.new_full((), torch.nan)
     return cosine(embeddings[:-1], embeddings[1:]).mean()
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
+from t2x.media import spaced
 from t2x.scoring.pairs import check_pairs
 from t2x.scoring.reward import Encoder, EncoderReward, Features
 from t2x.types import Context
@@ -132,19 +133,11 @@ def _pictures(media: Media, max_frames: int | None) -> tuple[Media, list[int]]:
     videos = [item.reshape(item.shape[-4:]) for item in media]
     if short := [i for i, video in enumerate(videos) if len(video) == 0]:
         raise ValueError(f"videos {short} have no frames; give at least one")
-    kept = [video[_chosen(len(video), max_frames)] for video in videos]
+    kept = [video[spaced(len(video), max_frames)] for video in videos]
     counts = [len(video) for video in kept]
     if len({video.shape[1:] for video in kept}) == 1:
         return torch.cat(kept), counts
     return [frame.unsqueeze(0) for video in kept for frame in video], counts
-
-
-def _chosen(count: int, max_frames: int | None) -> list[int]:
-    if max_frames is None or count <= max_frames:
-        return list(range(count))
-    if max_frames == 1:
-        return [count // 2]
-    return [round(i * (count - 1) / (max_frames - 1)) for i in range(max_frames)]
 
 
 def _repeated(context: Context | None, counts: Sequence[int]) -> Context | None:
