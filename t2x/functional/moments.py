@@ -37,8 +37,8 @@ def moments(scores: Tensor) -> Moments:
 
 
 def merge_moments(a: Moments, b: Moments) -> Moments:
-    """Statistics of both parts together (Chan, Golub & LeVeque 1983, The American Statistician 37,
-    eq. 2.1).
+    """Statistics of both parts together (the pairwise formula of Chan, Golub & LeVeque 1983, The
+    American Statistician 37, 242-247).
 
     n = n_a + n_b, d = mean_b - mean_a, mean = mean_a + d n_b / n, m2 = m2_a + m2_b + d^2 n_a n_b /
     n. A part counts by its number of values; an empty one changes nothing.

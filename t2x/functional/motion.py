@@ -14,7 +14,7 @@ def neighbour_cosine(embeddings: Tensor) -> Tensor:
     """Mean cosine of each frame's embedding with the next one's: (F, D) -> scalar in [-1, 1].
 
     NaN for a single frame. The neighbour term of VBench's background consistency (Huang et al.
-    2023, arXiv 2311.17982, section 3.2), which also compares every frame with the first.
+    2023, arXiv 2311.17982), which also compares every frame with the first.
     """
     if len(embeddings) < 2:
         return embeddings.new_full((), torch.nan)

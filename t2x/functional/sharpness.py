@@ -20,8 +20,9 @@ def luma(pictures: Tensor) -> Tensor:
 
 
 def blur_effect(grey: Tensor, *, length: int = _LENGTH) -> Tensor:
-    """How little a picture changes when it is blurred again (Crete et al. 2007, The blur effect,
-    SPIE 6492, eqs. 1 to 6): (N, H, W) -> (N,) in [0, 1], 0 sharp, 1 blurred.
+    """How little a picture changes when it is blurred again (Crete et al. 2007, The blur effect:
+    perception and estimation with a new no-reference perceptual blur metric, SPIE 6492): (N, H, W)
+    -> (N,) in [0, 1], 0 sharp, 1 blurred.
 
     Along each axis: D are differences of neighbours, D' those after a mean over ``length`` pixels,
     V = max(0, |D| - |D'|), b = (sum |D| - sum V) / sum |D|; the larger b counts. An isolated step
@@ -50,7 +51,7 @@ def _blur_along(grey: Tensor, length: int) -> Tensor:
 
 def noise_level(grey: Tensor) -> Tensor:
     """Standard deviation of pixel noise, median |d| / 0.6745 over the finest diagonal details
-    (Donoho & Johnstone 1994, Biometrika 81, section 4.2): (N, H, W) -> (N,), in units of grey.
+    (Donoho & Johnstone 1994, Biometrika 81, 425-455): (N, H, W) -> (N,), in units of grey.
 
     d = (a - b - c + e) / 2 over blocks of 2 x 2 pixels, the Haar wavelet. The median looks past
     edges as long as these are in less than half of the blocks. NaN below 2 x 2 pixels.
