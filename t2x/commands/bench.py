@@ -56,8 +56,8 @@ def _measure(
     from t2x.scoring.bench import bench_embedded, bench_shared, random_tower
 
     torch.set_num_threads(threads)
-    embedded = bench_embedded(pictures=pictures, repeats=repeats, progress=show)
     tower = random_tower(architecture, device=device)
+    embedded = bench_embedded(pictures=pictures, repeats=repeats, progress=show)
     full = bench_shared(tower, pictures=pictures, repeats=repeats, progress=show)
     return {
         "shared_over_single": full.pop("shared_over_single"),
