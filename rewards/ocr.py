@@ -1,7 +1,7 @@
 """Whether the text that the prompt puts in quotes stands in the picture, read by an OCR engine.
 
     load_reward("ocr")                     RapidOCR: pip install 't2x[ocr]', models in its wheel
-    load_reward("ocr", engine=read)        any function from a PIL picture to the texts that it holds
+    load_reward("ocr", engine=read)        any function from a PIL picture to the texts in it
 
 For each quoted text, in straight, curly or angle quotes (``t2x.prompts.protect`` finds them), the
 ratio of ``t2x.functional.text``: 1 if it stands in what was read, less for every wrong character;
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 __all__ = ["OcrReward", "load", "quoted_texts"]
 
 log = logging.getLogger(__name__)
+_EMPTY = re.compile(r'(?<!\S)""(?!\S)')
 
 
 def quoted_texts(prompt: str) -> list[str]:
     """What a prompt puts in quotes, in order, without the quotes; inch marks and apostrophes are
     none."""
-    texts = [span.text[1:-1] for span in protect(prompt).spans if span.kind == "quote"]
+    filled = _EMPTY.sub(" ", prompt)  # or its second mark would open a quote
+    texts = [span.text[1:-1] for span in protect(filled).spans if span.kind == "quote"]
     return [text for text in texts if text.strip()]
 
 

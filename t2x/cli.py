@@ -21,8 +21,8 @@ from t2x.commands.console import note
 from t2x.commands.demo import demo
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
-from t2x.commands.rewrite import rewrite
 from t2x.commands.rewards import rewards
+from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
 from t2x.commands.world import world
 from t2x.errors import T2XError

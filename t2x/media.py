@@ -36,8 +36,10 @@ __all__ = [
     "to_pil",
 ]
 
-PICTURE_SUFFIXES = (".png", ".apng", ".jpg", ".jpeg", ".webp", ".gif", ".avif", ".bmp", ".tiff")
-PICTURE_SUFFIXES += (".tif",)
+PICTURE_SUFFIXES = tuple(
+    f".{kind}"
+    for kind in ["png", "apng", "jpg", "jpeg", "webp", "gif", "avif", "bmp", "tif", "tiff"]
+)
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")  # read by PyAV
 
 
@@ -88,8 +90,8 @@ def load_picture(path: str | Path) -> torch.Tensor:
 
 
 def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
-    """Read a picture as (1, 3, H, W), an animated GIF, PNG, WebP or AVIF, or a video file, as (1, F,
-    3, H, W): float32 in [0, 1].
+    """Read a picture as (1, 3, H, W), an animated GIF, PNG, WebP or AVIF, or a video file, as
+    (1, F, 3, H, W): float32 in [0, 1].
 
     Of more than ``max_frames`` frames so many are kept, evenly spaced, the first and the last among
     them. Video files need PyAV: ``MissingDependencyError`` without. Raises ``T2XError`` for a file

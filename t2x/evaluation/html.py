@@ -1,4 +1,4 @@
-"""Pages that work offline: one file with style and pictures inside, no script, every text escaped."""
+"""Pages that work offline: one file, style and pictures inside, no script, every text escaped."""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ def _rewrite(result: SideBySide) -> str:
     )
     parts = [f"<p>{escaped(rewrite.model_id)}, seed {rewrite.seed}, status {rewrite.status}.</p>"]
     if rewrite.reasoning:
-        parts.append(f'<p class="muted">What it thought:</p><pre>{escaped(rewrite.reasoning)}</pre>')
+        parts.append(
+            f'<p class="muted">What it thought:</p><pre>{escaped(rewrite.reasoning)}</pre>'
+        )
     if rewrite.raw and not result.changed:
         parts.append(f'<p class="muted">What it wrote:</p><pre>{escaped(rewrite.raw)}</pre>')
     if rows:

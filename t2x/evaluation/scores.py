@@ -169,9 +169,7 @@ def _ensemble(
     return list(chosen), RewardEnsemble(list(chosen.values())) if chosen else None
 
 
-def _batches(
-    items: Sequence[Item], max_frames: int
-) -> Iterator[list[tuple[Row, Tensor | None]]]:
+def _batches(items: Sequence[Item], max_frames: int) -> Iterator[list[tuple[Row, Tensor | None]]]:
     """Read the items, as many at a time as fit."""
     from t2x.media import load_media
 
@@ -201,7 +199,9 @@ def _score(
         columns = ensemble.components([row.item.prompt for row in rows], media)
     except (T2XError, ValueError, RuntimeError, OSError) as error:
         if len(rows) == 1:
-            rows[0].error = f"can't be scored: {' '.join(str(error).split()) or type(error).__name__}"
+            rows[
+                0
+            ].error = f"can't be scored: {' '.join(str(error).split()) or type(error).__name__}"
             return
         log.info("a batch of %d failed, each is scored alone", len(rows), exc_info=True)
         for row, item in zip(rows, media, strict=True):

@@ -109,7 +109,9 @@ def cmo(
     scores = scores[:, used]
     z = group_standardise(scores, groups) * weights[used].to(scores.dtype)
     member, size = _members(scores, groups)
-    shares = [correlation_weights(scores[member == g], temperature=temperature) for g in range(size)]
+    shares = [
+        correlation_weights(scores[member == g], temperature=temperature) for g in range(size)
+    ]
     return batch_standardise((z * torch.stack(shares)[member]).sum(-1) if size else z.sum(-1))
 
 

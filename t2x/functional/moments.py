@@ -1,4 +1,4 @@
-"""Running mean and deviation of several rewards: parts are counted apart and merged, in any order."""
+"""Running mean and deviation of several rewards: parts are counted apart and merged in any order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ROUNDING = 1e-6
 
 
 class Moments(NamedTuple):
-    """Statistics of K rewards, each (K,) float64: how many were measured, how many were ``missing``
-    (NaN), their mean, and ``m2``, the sum of squared deviations from it.
+    """Statistics of K rewards, each (K,) float64: how many were ``measured`` and how many
+    ``missing`` (NaN), their mean, and ``m2``, the sum of squared deviations from it.
 
     Plain tensors, so ``torch.save`` of ``_asdict()`` keeps them and ``Moments(**loaded)`` goes on.
     """
 
-    count: Tensor
+    measured: Tensor
     missing: Tensor
     mean: Tensor
     m2: Tensor
@@ -43,11 +43,11 @@ def merge_moments(a: Moments, b: Moments) -> Moments:
     n = n_a + n_b, d = mean_b - mean_a, mean = mean_a + d n_b / n, m2 = m2_a + m2_b + d^2 n_a n_b /
     n. A part counts by its number of values; an empty one changes nothing.
     """
-    count = a.count + b.count
-    share = b.count / count.clamp(min=1)
-    gap = torch.where(a.count > 0, b.mean - a.mean, b.mean)
-    mean = torch.where(a.count > 0, a.mean, 0.0) + gap * torch.where(a.count > 0, share, 1.0)
-    m2 = a.m2 + b.m2 + torch.where(a.count > 0, gap, 0.0).square() * a.count * share
+    count = a.measured + b.measured
+    share = b.measured / count.clamp(min=1)
+    gap = torch.where(a.measured > 0, b.mean - a.mean, b.mean)
+    mean = torch.where(a.measured > 0, a.mean, 0.0) + gap * torch.where(a.measured > 0, share, 1.0)
+    m2 = a.m2 + b.m2 + torch.where(a.measured > 0, gap, 0.0).square() * a.measured * share
     return Moments(count, a.missing + b.missing, mean, m2)
 
 
@@ -69,7 +69,7 @@ def standardise(scores: Tensor, running: Moments, *, floor: float = 0.0) -> Tens
     deviation is known. ``floor`` is the least deviation, what seeds alone make for instance: noise
     below it is not blown up. Depends on ``running`` alone, so a batch equals its singles.
     """
-    variance = running.m2 / (running.count - 1).clamp(min=1)
+    variance = running.m2 / (running.measured - 1).clamp(min=1)
     divisor = spread(variance, running.mean.abs(), floor=floor)
-    known = torch.where(running.count > 1, running.mean, torch.nan)
+    known = torch.where(running.measured > 1, running.mean, torch.nan)
     return ((scores.double() - known) / divisor).to(scores.dtype)

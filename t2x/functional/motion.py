@@ -22,8 +22,8 @@ def neighbour_cosine(embeddings: Tensor) -> Tensor:
 
 
 def border_shift(first: Tensor, second: Tensor, *, reach: int, border: float = 0.25) -> Tensor:
-    """Whole-pixel move of the picture between two frames, judged by their border: (N, H, W) twice ->
-    (N, 2) of (down, right), each at most ``reach``.
+    """Whole-pixel move of the picture between two frames, judged by their border: (N, H, W) twice
+    -> (N, 2) of (down, right), each at most ``reach``.
 
     The shift s that makes the mean of (first(x) - second(x + s))^2 least over the x of the border,
     a frame of ``border`` of each side, that both pictures hold. Of equally good ones the shortest,
@@ -41,7 +41,8 @@ def border_shift(first: Tensor, second: Tensor, *, reach: int, border: float = 0
         product = torch.fft.rfft2(x, s=size).conj() * torch.fft.rfft2(y, s=size)
         full = torch.fft.irfft2(product, s=size)
         places = torch.arange(-reach, reach + 1, device=x.device)
-        return full[:, places % size[0]][:, :, places % size[1]]
+        kept: Tensor = full[:, places % size[0]][:, :, places % size[1]]
+        return kept
 
     inside = torch.ones_like(b)
     overlap = correlate(ring.expand_as(a), inside).clamp(min=1)
@@ -56,8 +57,8 @@ def border_shift(first: Tensor, second: Tensor, *, reach: int, border: float = 0
 def aligned_difference(
     first: Tensor, second: Tensor, *, reach: int, border: float = 0.25
 ) -> Tensor:
-    """Mean |first(x) - second(x + s)| over the pixels that both hold, s by :func:`border_shift`: (N,
-    H, W) twice -> (N,) in [0, 1]. Differentiable with s held fixed.
+    """Mean |first(x) - second(x + s)| over the pixels that both hold, s by :func:`border_shift`:
+    (N, H, W) twice -> (N,) in [0, 1]. Differentiable with s held fixed.
     """
     height, width = first.shape[-2:]
     rows = []

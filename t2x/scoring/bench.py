@@ -12,8 +12,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ from t2x.scoring.ensemble import RewardEnsemble
 from t2x.types import Context
 
 if TYPE_CHECKING:
+    from t2x.scoring.reward import EncoderReward
     from t2x.types import RewardModel
 
 ARCHITECTURE = "ViT-L-14-quickgelu"
@@ -39,19 +42,20 @@ def _clip(tower: Tower) -> RewardModel:
     return load_reward("clip", source=tower)
 
 
-def _laion(name: str, widths: Sequence[int]) -> Factory:
+def _laion(name: str, *widths: int) -> Factory:
     """An aesthetic head of LAION's layout with random weights on the tower's embedding."""
 
     def make(tower: Tower) -> RewardModel:
         generator = torch.Generator().manual_seed(0)
         sizes = [int(tower[0].visual.output_dim), *widths]
         weights = {}
-        for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(sizes)):
             weights[f"layers.{i}.weight"] = torch.randn(b, a, generator=generator) / a**0.5
             weights[f"layers.{i}.bias"] = torch.zeros(b)
         with tempfile.TemporaryDirectory() as folder:
             torch.save(weights, path := Path(folder) / "head.pth")
-            return load_reward("aesthetic", source=path, encoder=tower, name=name)
+            reward = cast("EncoderReward", load_reward("aesthetic", source=path, encoder=tower))
+            return replace(reward, name=name)
 
     return make
 
@@ -59,8 +63,8 @@ def _laion(name: str, widths: Sequence[int]) -> Factory:
 # The first one is the single reward that the sum is compared with.
 FULL_SIZE: dict[str, Factory] = {
     "clip": _clip,
-    "laion-v1": _laion("laion-v1", (1,)),
-    "laion-v2": _laion("laion-v2", (1024, 128, 64, 16, 1)),
+    "laion-v1": _laion("laion-v1", 1),
+    "laion-v2": _laion("laion-v2", 1024, 128, 64, 16, 1),
 }
 
 
@@ -129,8 +133,8 @@ def bench_embedded(
     repeats: int = 3,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Pictures per second of every named reward with the weights that it loads by itself, on 64 x 64
-    pictures; for rewards of videos, frames per second of videos of 8.
+    """Pictures per second of every named reward with the weights that it loads by itself, on 64 x
+    64 pictures; for rewards of videos, frames per second of videos of 8.
 
     What can't be loaded or scored has the reason under ``error``.
     """

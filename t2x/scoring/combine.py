@@ -59,7 +59,7 @@ def prompt_groups(prompts: Sequence[str]) -> Tensor:
 
 
 def _standardised(given: Given) -> Tensor:
-    few = (given.running.count < 2) & (given.weights != 0).to(given.running.count.device)
+    few = (given.running.measured < 2) & (given.weights != 0).to(given.running.measured.device)
     if bool(few.any()):
         raise T2XError(
             "standardised scores need running statistics of two scores or more of every reward; "

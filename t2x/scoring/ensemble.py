@@ -64,8 +64,10 @@ class RewardEnsemble:
             )
         if combine not in COMBINERS:
             raise T2XError(f"unknown combine {combine!r}; allowed: {', '.join(COMBINERS)}")
-        if running is not None and running.count.shape != (len(names),):
-            raise T2XError(f"running has shape {tuple(running.count.shape)} for {len(names)} rewards")
+        if running is not None and running.measured.shape != (len(names),):
+            raise T2XError(
+                f"running has shape {tuple(running.measured.shape)} for {len(names)} rewards"
+            )
         self.name = name
         self.rewards = tuple(rewards)
         self.weights = {n: float(weights.get(n, 1.0)) for n in names}

@@ -128,7 +128,9 @@ def test_gdpo_does_not_depend_on_a_reward_s_scale_but_a_sum_does() -> None:
 
 def test_correlation_weights_closed_form() -> None:
     """Rewards 0 and 1 agree (1), 2 is uncorrelated with both: b = (1/2, 1/2, 0)."""
-    scores = torch.tensor([[1.0, 2.0, 1.0], [1.0, 2.0, -1.0], [-1.0, -2.0, 1.0], [-1.0, -2.0, -1.0]])
+    scores = torch.tensor(
+        [[1.0, 2.0, 1.0], [1.0, 2.0, -1.0], [-1.0, -2.0, 1.0], [-1.0, -2.0, -1.0]]
+    )
     expected = torch.softmax(torch.tensor([0.5, 0.5, 1.0]) / 0.5, 0)
     got = correlation_weights(scores, temperature=0.5)
     assert torch.allclose(got, expected, atol=1e-6) and got.sum().item() == pytest.approx(1)

@@ -15,7 +15,7 @@ NAN = float("nan")
 def test_closed_form_and_missing_values() -> None:
     # Column 0: 1, 3: mean 2, m2 = 1 + 1. Column 1: 4 alone. Column 2: nothing.
     got = moments(torch.tensor([[1.0, NAN, NAN], [3.0, 4.0, NAN]]))
-    assert got.count.tolist() == [2, 1, 0] and got.missing.tolist() == [0, 1, 2]
+    assert got.measured.tolist() == [2, 1, 0] and got.missing.tolist() == [0, 1, 2]
     assert got.mean.tolist() == [2, 4, 0] and got.m2.tolist() == [2, 0, 0]
 
 
@@ -38,7 +38,7 @@ def test_parts_merge_to_the_whole_in_any_cut(cuts: tuple[int, ...]) -> None:
 def test_a_part_counts_by_its_size() -> None:
     """Means of 1 value 0 and of 3 values 4: 3, not the 2 of two equal parts."""
     merged = merge_moments(moments(torch.zeros(1, 1)), moments(torch.full((3, 1), 4.0)))
-    assert merged.mean.item() == 3 and merged.count.item() == 4
+    assert merged.mean.item() == 3 and merged.measured.item() == 4
     assert merged.m2.item() == pytest.approx(9 + 3 * 1)
 
 
@@ -79,7 +79,7 @@ def test_a_batch_equals_its_singles_and_scale_drops_out() -> None:
     running = moments(torch.rand(50, 2))
     whole = standardise(scores, running)
     assert torch.equal(whole, torch.cat([standardise(row[None], running) for row in scores]))
-    bigger = Moments(running.count, running.missing, running.mean * 1000, running.m2 * 1e6)
+    bigger = Moments(running.measured, running.missing, running.mean * 1000, running.m2 * 1e6)
     assert torch.allclose(standardise(scores * 1000, bigger), whole, atol=1e-4)
 
 

@@ -17,7 +17,9 @@ def step(height: int = 16, width: int = 40) -> torch.Tensor:
 
 def blurred(pictures: torch.Tensor, times: int) -> torch.Tensor:
     for _ in range(times):
-        pictures = F.avg_pool2d(F.pad(pictures[:, None], (1, 1, 1, 1), mode="replicate"), 3, 1)[:, 0]
+        pictures = F.avg_pool2d(F.pad(pictures[:, None], (1, 1, 1, 1), mode="replicate"), 3, 1)[
+            :, 0
+        ]
     return pictures
 
 

@@ -38,7 +38,9 @@ def score(prompt: str, *texts: str) -> float:
         ('"two\nlines"', ["two\nlines"]),
         ("don't draw the dog's bone", []),
         ('a 6" pizza', []),
-        ('an empty "" and a blank " "', []),
+        ('an empty "" and a sign "OPEN"', ["OPEN"]),
+        ('""', []),
+        ('a blank " "', []),
         ('one " only', []),
         ("", []),
     ],
@@ -51,7 +53,7 @@ def test_known_scores() -> None:
     assert score('a sign "OPEN"', "we are", "open") == 1
     assert score('a sign "OPEN"', "OPXN") == 0.75
     assert score('a sign "OPEN"') == 0
-    assert score('"OPEN" over \u201cSALE\u201d', "open") == 0.5
+    assert score('"OPEN" over \u201cSALT\u201d', "open") == 0.5
     assert score('"BIG SALE"', "BIG", "SALE") == 1  # broken into lines
 
 

@@ -120,7 +120,7 @@ def test_observing_changes_the_scores_and_nothing_else_does(media: torch.Tensor)
     scores = matrix(media)
     scores[0, 1] = math.nan
     first = ensemble.observe(scores)
-    assert first.count.tolist() == [6, 5] and first.missing.tolist() == [0, 1]
+    assert first.measured.tolist() == [6, 5] and first.missing.tolist() == [0, 1]
     before = ensemble.score(PROMPTS, media)
     assert torch.equal(before, ensemble.score(PROMPTS, media))
     saved = {name: value.clone() for name, value in ensemble.running._asdict().items()}
