@@ -34,8 +34,8 @@ def weighted_sum(scores: Tensor, weights: Tensor) -> Tensor:
 def group_standardise(
     scores: Tensor, groups: Tensor | None = None, *, floor: float = 0.0
 ) -> Tensor:
-    """(r - mean) / std inside each group and reward, the group-relative advantage (Shao et al. 2024,
-    arXiv 2402.03300, section 4.1.2): (N, K) -> (N, K).
+    """(r - mean) / std inside each group and reward, the group-relative advantage (Shao et al.
+    2024, arXiv 2402.03300, section 4.1.2): (N, K) -> (N, K).
 
     The sample deviation (n - 1). A group of one, or one whose scores do not differ, gives 0.
     Differs from the paper: no epsilon is added to the deviation, which would crush rewards of small
@@ -59,7 +59,7 @@ def group_standardise(
 
 
 def batch_standardise(values: Tensor) -> Tensor:
-    """(v - mean) / std over the batch: (N,) -> (N,); NaN stays NaN and leaves mean and deviation."""
+    """(v - mean) / std over the batch: (N,) -> (N,); NaN stays and leaves mean and deviation."""
     return group_standardise(values[:, None])[:, 0]
 
 

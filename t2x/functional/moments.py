@@ -1,4 +1,4 @@
-"""Running mean and deviation of several rewards: parts are counted apart and merged in any order."""
+"""Running mean and deviation of several rewards: parts are counted apart and merged."""
 
 from __future__ import annotations
 

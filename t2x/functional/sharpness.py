@@ -14,7 +14,7 @@ _NORMAL = 0.6744898  # median of |x| of a standard normal
 
 
 def luma(pictures: Tensor) -> Tensor:
-    """Brightness of RGB, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601): (..., 3, H, W) -> (..., H, W)."""
+    """Brightness, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601): (..., 3, H, W) -> (..., H, W)."""
     weights = pictures.new_tensor(_LUMA).view(3, 1, 1)
     return (pictures * weights).sum(-3)
 

@@ -55,7 +55,7 @@ def _laion(name: str, *widths: int) -> Factory:
         with tempfile.TemporaryDirectory() as folder:
             torch.save(weights, path := Path(folder) / "head.pth")
             reward = cast("EncoderReward", load_reward("aesthetic", source=path, encoder=tower))
-            return replace(reward, name=name)
+            return cast("RewardModel", replace(reward, name=name))
 
     return make
 

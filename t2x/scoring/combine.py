@@ -39,9 +39,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Combiner:
-    """``run`` gives (N,); ``about`` says what it is. ``range`` is None where the rewards' own ranges
-    decide; ``batchwise`` where a score depends on the rest of the batch, ``grouped`` where prompts
-    make the groups.
+    """``run`` gives (N,); ``about`` says what it is. ``range`` is None where the rewards' own
+    ranges decide; ``batchwise`` where a score depends on the rest of the batch, ``grouped`` where
+    prompts make the groups.
     """
 
     run: Callable[[Given], Tensor]
