@@ -48,7 +48,7 @@ def test_the_ratios_are_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_prompt_is_timed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def watch(reward: Any, texts: list[str], media: torch.Tensor) -> float:
+    def watch(reward: Any, texts: list[str], media: torch.Tensor, clock: Any) -> float:
         seen.extend(texts)
         return 1.0
 
