@@ -14,9 +14,9 @@ __all__ = ["FACTS", "Facts"]
 
 @dataclass(frozen=True)
 class Facts:
-    """``range`` is that of the default scale, in words of Python where it has no bound; ``licence``
-    and ``download`` are those of the weights that load without further arguments, "embedded" inside
-    the package. ``real`` names the published checkpoint that the same file loads, with its licence
+    """``range`` is that of the default scale, infinite where it has no bound; ``licence`` and
+    ``download`` are those of what loads without further arguments, "embedded" if it is inside the
+    package. ``real`` names the published checkpoint that the same file loads, with its licence
     and size. Higher is better for all: distances are negated.
     """
 
@@ -34,7 +34,7 @@ class Facts:
 FACTS = {
     "aesthetic": Facts(
         "look of the picture alone, as LAION's raters would (affine head on CLIP)",
-        "1 to 10",
+        "rating",
         (1.0, 10.0),
         real="sac+logos+ava1 v2 (Apache-2.0, 4 MB) on openai ViT-L/14 (MIT, 0.9 GB)",
     ),

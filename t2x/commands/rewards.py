@@ -28,9 +28,9 @@ def rewards(
     if as_json:
         print_json([_record(name) for name in names])
         return
-    columns = ("name", "measures", "of", "scale", "range", "gradient", "licence", "download")
     rows = [_row(name, FACTS.get(name)) for name in names]
-    print_table("", (*columns, "real checkpoint", "extra"), rows)
+    columns = ("name", "measures", "scale and range", "gradient", "licence and download", "extra")
+    print_table(f"All rewards; {DIRECTION}", columns, rows)
 
 
 def _record(name: str) -> dict[str, object]:
@@ -43,17 +43,13 @@ def _record(name: str) -> dict[str, object]:
 
 def _row(name: str, facts: Facts | None) -> tuple[object, ...]:
     if facts is None:
-        return (name, "a plugin; see its own documentation", *[""] * 8)
+        return (name, "a plugin; see its own documentation", "", "", "", "")
     low, high = (f"{end:g}" if math.isfinite(end) else "open" for end in facts.range)
     return (
         name,
-        facts.measures,
-        facts.modality,
-        facts.scale,
-        f"{low} to {high}",
+        f"{facts.modality}: {facts.measures}",
+        f"{facts.scale}; {low} to {high}",
         "yes" if facts.differentiable else "no",
-        facts.licence,
-        facts.download,
-        facts.real,
+        f"{facts.licence}, {facts.download}" + (f"; real: {facts.real}" if facts.real else ""),
         facts.extra or "none",
     )

@@ -65,7 +65,8 @@ def _standardised(given: Given) -> Tensor:
             "standardised scores need running statistics of two scores or more of every reward; "
             "call observe(scores) first, or give running="
         )
-    return weighted_sum(standardise(given.scores, given.running, floor=given.floor), given.weights)
+    running = Moments(*(part.to(given.scores.device) for part in given.running))
+    return weighted_sum(standardise(given.scores, running, floor=given.floor), given.weights)
 
 
 def _pareto(given: Given) -> Tensor:
