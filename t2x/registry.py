@@ -57,6 +57,10 @@ REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
     "clip": "t2x.rewards.clip_score:load",
     "hps": "t2x.rewards.preference:load",
+    "motion": "t2x.rewards.motion:load",
+    "ocr": "t2x.rewards.ocr:load",
+    "quality": "t2x.rewards.quality:load",
+    "temporal-consistency": "t2x.rewards.temporal_consistency:load",
     "vqa": "t2x.rewards.vqa:load",
 }
 COMMANDS = {
@@ -81,6 +85,7 @@ TABLES = {
 
 # Which extra of the package brings which module.
 EXTRAS = {
+    "av": "video",
     "datasets": "train",
     "gguf": "smollm2",
     "gradio": "app",
