@@ -56,9 +56,12 @@ GENERATORS = {
 }
 REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
+    "align": "t2x.rewards.align:load",
     "clip": "t2x.rewards.clip_score:load",
     "hps": "t2x.rewards.preference:load",
+    "promptecho": "t2x.rewards.prompt_echo:load",
     "vqa": "t2x.rewards.vqa:load",
+    "yes-no": "t2x.rewards.yes_no:load",
 }
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
