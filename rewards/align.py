@@ -23,6 +23,7 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.functional.answers import grouped_mean
 from t2x.scoring.key_points import GROUPS, KEY_POINTS, OVERALL, Finder, VlmFinder
+from t2x.scoring.pairs import check_pairs
 from t2x.scoring.reward import EncoderReward, Features, encode_all
 from t2x.scoring.vlm import Vlm, load_vlm
 from t2x.scoring.vlm_encoder import Question, ask_all
@@ -76,7 +77,9 @@ class PointEncoder:
     def _column(hits: Sequence[Sequence[bool]], answers: Tensor) -> Tensor:
         """Mean of the answers (N, Q) that belong to one point; NaN where none does."""
         width = answers.shape[1]
-        mask = torch.tensor([[*h, *[False] * (width - len(h))] for h in hits], device=answers.device)
+        mask = torch.tensor(
+            [[*h, *[False] * (width - len(h))] for h in hits], device=answers.device
+        )
         return torch.where(mask, answers, torch.full_like(answers, torch.nan)).nanmean(-1)
 
 
@@ -115,15 +118,15 @@ class AlignEvaluator:
         return self._reward.score(prompts, media, context=context)
 
     @torch.no_grad()
-    def details(
-        self, prompts: Sequence[str], media: Media
-    ) -> list[dict[str, dict[str, float]]]:
+    def details(self, prompts: Sequence[str], media: Media) -> list[dict[str, dict[str, float]]]:
         """The probability of every key point that each prompt raises, by group and name.
 
         Empty for pairs that can't be scored.
         """
-        scores = self.score(prompts, media)
-        points = encode_all([self._reward], prompts, media)[self.encoder.key].get("points")
+        check_pairs(prompts, media, modality=self.modality, name=self.name)
+        features = encode_all([self._reward], prompts, media)
+        scores = self._reward.score_features(prompts, media, features)
+        points = features[self.encoder.key].get("points")
         found: list[dict[str, dict[str, float]]] = []
         for i in range(len(prompts)):
             row: dict[str, dict[str, float]] = {}
@@ -152,7 +155,5 @@ def load(
     vlm = load_vlm(source, device=device, dtype=dtype)
     if find is None:
         find = emoji_key_points if source == "emoji-vlm" else VlmFinder(vlm)
-    encoder = PointEncoder(
-        vlm, find, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size
-    )
+    encoder = PointEncoder(vlm, find, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size)
     return AlignEvaluator(encoder)

@@ -73,9 +73,7 @@ def load(
 
     def head(features: Mapping[str, Features]) -> Tensor:
         vlm = features["vlm"]
-        return prompt_echo(
-            vlm["log_probs"], vlm["counted"], vlm.get("prior"), reduction=reduction
-        )
+        return prompt_echo(vlm["log_probs"], vlm["counted"], vlm.get("prior"), reduction=reduction)
 
     over = "minus the same for an empty picture, " if minus_prior else ""
     return EncoderReward(

@@ -58,8 +58,11 @@ REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
     "align": "t2x.rewards.align:load",
     "clip": "t2x.rewards.clip_score:load",
+    "critique": "t2x.rewards.critique:load",
     "hps": "t2x.rewards.preference:load",
+    "pal": "t2x.rewards.pal:load",
     "promptecho": "t2x.rewards.prompt_echo:load",
+    "rl-vlm-f": "t2x.rewards.learned_choice:load",
     "vqa": "t2x.rewards.vqa:load",
     "yes-no": "t2x.rewards.yes_no:load",
 }

@@ -41,7 +41,8 @@ class KeyPoint:
 def _points(group: str, **rows: str) -> dict[str, KeyPoint]:
     pairs = {name: row.split(" | ") for name, row in rows.items()}
     return {
-        name.replace("_", " "): KeyPoint(group, asks, looks) for name, (asks, looks) in pairs.items()
+        name.replace("_", " "): KeyPoint(group, asks, looks)
+        for name, (asks, looks) in pairs.items()
     }
 
 
@@ -52,7 +53,7 @@ KEY_POINTS: dict[str, KeyPoint] = {
         "language",
         negation="say that something is absent or is not so | what it rules out",
         attribute_consistency="give several things the same attribute | the attribute they share",
-        pronoun_resolution="use pronouns that refer to something in it | what its pronouns refer to",
+        pronoun_resolution="use pronouns for things named in it | what its pronouns refer to",
     ),
     **_points(
         "attributes",

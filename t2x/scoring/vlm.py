@@ -143,9 +143,7 @@ class Vlm:
                 limit,
             )
         return [
-            p
-            if len(i) <= limit
-            else self.plain(self.tokenizer.decode(i[:limit]).rstrip("\ufffd"))
+            p if len(i) <= limit else self.plain(self.tokenizer.decode(i[:limit]).rstrip("\ufffd"))
             for p, i in zip(plain, ids, strict=True)
         ]
 
@@ -248,7 +246,11 @@ class Vlm:
         )
 
     def _inputs(
-        self, texts: Sequence[str], pictures: Sequence[Tensor] | None, *, padding_side: str = "right"
+        self,
+        texts: Sequence[str],
+        pictures: Sequence[Tensor] | None,
+        *,
+        padding_side: str = "right",
     ) -> Any:
         shared = {"padding": True, "padding_side": padding_side, "return_tensors": "pt"}
         if pictures is None:

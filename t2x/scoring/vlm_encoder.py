@@ -125,7 +125,9 @@ class AnswerEncoder:
         self.vlm.check_gradient(media)
         plain = self.vlm.fitted(prompts, self.max_prompt_tokens)
         pictures = [item.reshape(item.shape[-3:]) for item in media]
-        found = [self._read(plain[rows], pictures[rows]) for rows in _slices(plain, self.batch_size)]
+        found = [
+            self._read(plain[rows], pictures[rows]) for rows in _slices(plain, self.batch_size)
+        ]
         width = max(r["counted"].shape[1] for r in found)
         return {
             name: torch.cat([F.pad(r[name], (0, width - r[name].shape[1])) for r in found])
