@@ -80,7 +80,7 @@ def fit_prototypes(
     table = torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64))[0]
     start = torch.randn(count, width, generator=generator, dtype=torch.float64)
     parameters = [
-        table.clone().requires_grad_(),
+        table.contiguous().requires_grad_(),
         (start / start.norm(dim=-1, keepdim=True)).requires_grad_(),
         torch.zeros(int(users.max()) + 1, count, dtype=torch.float64, requires_grad=True),
     ]

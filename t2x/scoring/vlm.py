@@ -164,7 +164,7 @@ class Vlm:
             any_token = torch.zeros(len(texts), 1, dtype=torch.long, device=self.model.device)
             first: Tensor = self.model(**inputs, labels=any_token).logits[:, 0]
             return first
-        last = inputs["attention_mask"].sum(1, keepdim=True) - 1  # (N, 1)
+        last = inputs["attention_mask"].sum(1, keepdim=True) - 1 - self._closes  # (N, 1)
         return self._logits_at(inputs, last)[:, 0]
 
     def answer_log_probs(
