@@ -236,9 +236,9 @@ class Vlm:
     # ---- inputs ---------------------------------------------------------------------------------
 
     @cached_property
-    def _closes(self) -> bool:
-        """Whether the tokenizer puts the end token behind every text by itself."""
-        return self._ids("a", special=True)[-1:] == [self.tokenizer.eos_token_id]
+    def _closes(self) -> int:
+        """How many end tokens the tokenizer puts behind every text by itself, none or one."""
+        return int(self._ids("a", special=True)[-1:] == [self.tokenizer.eos_token_id])
 
     def _pixels(self, pictures: Sequence[Tensor]) -> Any:
         return self.processor.image_processor(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from t2x.prompts.constraints import negated, stem
 from t2x.scoring.vlm_encoder import Question
@@ -16,11 +17,13 @@ from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import RIDDLES
 from t2x.world.phrasing import articled
 from t2x.world.rules import parse
-from t2x.world.scene import CLASSES, MAX_OBJECTS, Group, Scene
+from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene
 
 __all__ = ["emoji_key_points"]
 
-_PRONOUNS = re.compile(r"\b(it|its|them|they|their|former|latter|one)\b")
+_PRONOUNS = re.compile(r"\b(it|its|them|they|their|(first|other) one|former|latter)\b")
+_SHARED = re.compile(r",? \b(both|each|the two)\b")
+_FILLERS = re.compile(r"\b(make|it|them|they)\b")
 
 
 def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
@@ -29,9 +32,26 @@ def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
     """
     text = prompt.casefold()
     found = [("negation", _absent(cls)) for cls in _denied(text)]
-    if (scene := parse(prompt)) is not None:
+    if (scene := _read(text)) is not None:
         found += list(_raised(scene, text))
     return found
+
+
+def _read(text: str) -> Scene | None:
+    """The scene of a prompt, with an attribute that several share and a colour told of a pronoun.
+
+    A side told of a pronoun is left unread: whose side it is can't be seen from the words alone.
+    """
+    if shared := _SHARED.search(text):
+        scene = parse(text[: shared.start()])
+        color = next((c for c in COLORS if c in text[shared.end() :].split()), None)
+        if scene is None or color is None:
+            return None
+        return replace(scene, groups=tuple(replace(g, color=color) for g in scene.groups))
+    if (scene := parse(text)) is not None or not _PRONOUNS.search(text):
+        return scene
+    scene = parse(_FILLERS.sub(" ", text))
+    return scene if scene is not None and scene.relation is None else None
 
 
 def _raised(scene: Scene, text: str) -> Iterator[tuple[str, Question]]:

@@ -21,6 +21,7 @@ _SENTENCES = (
     "Does this figure show it? Please answer yes or no. Yes No yes no Yes. No.",
     "Describe this image in detail. What is this a picture of? Score: 3 N/A",
     "a photo of two red dogs to the left of a bus and a cat above a green umbrella",
+    *("Yes", "yes", "No", "no"),
 )
 _CONTROL = (
     "<|pad|>",
