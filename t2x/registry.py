@@ -60,6 +60,7 @@ REWARDS = {
     "clip": "t2x.rewards.clip_score:load",
     "critique": "t2x.rewards.critique:load",
     "hps": "t2x.rewards.preference:load",
+    "hpsv3": "t2x.rewards.hpsv3:load",
     "pal": "t2x.rewards.pal:load",
     "promptecho": "t2x.rewards.prompt_echo:load",
     "rl-vlm-f": "t2x.rewards.learned_choice:load",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["choices", "ideal_point", "ideal_point_reward", "pair_features"]
+__all__ = ["choices", "ideal_point", "ideal_point_reward", "pair_features", "uncertain_reward"]
 
 
 def ideal_point(prototypes: Tensor, weights: Tensor) -> Tensor:
@@ -47,3 +49,15 @@ def choices(first: Tensor, second: Tensor, *, margin: float) -> Tensor:
     told = (difference > 0).long()
     unsure = ~(difference.abs() > margin)  # NaN too
     return torch.where(unsure, torch.full_like(told, -1), told)
+
+
+def uncertain_reward(state: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Mean and spread of a reward from a hidden state, by affine layers (weight, bias) with ReLU
+    between them (HPSv3, Ma et al. 2025, arXiv 2508.03789, section 4.2): (N, D) -> (N, 2).
+
+    The first column, mu, is the score. Dropout is left out: scoring is deterministic.
+    """
+    x = state
+    for index, (weight, bias) in enumerate(layers):
+        x = F.linear(x if index == 0 else F.relu(x), weight, bias)
+    return x

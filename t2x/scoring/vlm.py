@@ -21,6 +21,7 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 from t2x.functional.answers import token_log_probabilities
+from t2x.scoring.pairs import wants_gradient
 from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ class Vlm:
 
     def check_gradient(self, media: Media) -> None:
         """Raise ``T2XError``, before anything runs, if a gradient is asked for that can't come."""
-        wanted = torch.is_grad_enabled() and any(item.requires_grad for item in media)
-        if wanted and not self.differentiable:
+        if wants_gradient(media) and not self.differentiable:
             raise T2XError(
                 f"{self.key} gives no gradient: its {type(self.processor.image_processor).__name__}"
                 " does not pass one; load the processor with backend='torchvision', or score under "
@@ -159,7 +159,7 @@ class Vlm:
         self, texts: Sequence[str], pictures: Sequence[Tensor] | None = None
     ) -> Tensor:
         """Logits of the token after each of N texts about N pictures (3, H, W): (N, V)."""
-        inputs = self._inputs(texts, pictures)
+        inputs = self.inputs(texts, pictures)
         if self.is_encoder_decoder:
             any_token = torch.zeros(len(texts), 1, dtype=torch.long, device=self.model.device)
             first: Tensor = self.model(**inputs, labels=any_token).logits[:, 0]
@@ -185,7 +185,7 @@ class Vlm:
         closes = self._closes
         stop = self.tokenizer.eos_token if end and not closes else ""
         joint = [f"{t}{a}{stop}" for t, a in zip(texts, answers, strict=True)]
-        inputs = self._inputs(joint, pictures)
+        inputs = self.inputs(joint, pictures)
         device = inputs["input_ids"].device
         lengths, tails = [], []
         for text, whole in zip(texts, joint, strict=True):
@@ -209,7 +209,7 @@ class Vlm:
         rows = [torch.tensor(self._ids(a) + stop) for a in answers]
         labels = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_NO_LABEL)
         labels = labels.to(self.model.device)
-        logits = self.model(**self._inputs(texts, pictures), labels=labels).logits
+        logits = self.model(**self.inputs(texts, pictures), labels=labels).logits
         return token_log_probabilities(logits, labels), labels >= 0
 
     @torch.no_grad()
@@ -217,7 +217,7 @@ class Vlm:
         self, texts: Sequence[str], pictures: Sequence[Tensor], *, max_new_tokens: int
     ) -> list[str]:
         """What the model answers, greedily: the same text at every call, without special tokens."""
-        inputs = self._inputs(texts, pictures, padding_side="left")
+        inputs = self.inputs(texts, pictures, padding_side="left")
         output = self.model.generate(
             **inputs,
             do_sample=False,
@@ -245,20 +245,23 @@ class Vlm:
             images=[[p] for p in pictures], do_rescale=False, return_tensors="pt"
         )
 
-    def _inputs(
+    def inputs(
         self,
         texts: Sequence[str],
         pictures: Sequence[Tensor] | None,
         *,
         padding_side: str = "right",
     ) -> Any:
+        """What the model takes, on its device and in its dtype: texts padded on ``padding_side``,
+        pictures (3, H, W) through the processor's tensor path.
+        """
         shared = {"padding": True, "padding_side": padding_side, "return_tensors": "pt"}
         if pictures is None:
             inputs = self.processor(text=list(texts), **shared)
         else:
             images = [[p.detach()] for p in pictures]
             inputs = self.processor(text=list(texts), images=images, do_rescale=False, **shared)
-            if torch.is_grad_enabled() and any(p.requires_grad for p in pictures):
+            if wants_gradient(list(pictures)):
                 # The same pixels again: the processor as a whole can't handle tensors with a graph.
                 inputs.update(self._pixels(pictures))
         inputs = inputs.to(self.model.device)
@@ -294,7 +297,7 @@ def load_vlm(
     """
     if isinstance(source, tuple):
         model, processor = source
-        return Vlm(model.to(device, dtype), processor, key=f"object {id(model)}")
+        return Vlm(model.to(device, dtype), processor, key=f"objects {id(model)} {id(processor)}")
     name = str(source)
     key = (name, f"{device} {dtype}")
     if (found := _loaded.get(key)) is not None:

@@ -6,7 +6,13 @@ import math
 
 import torch
 
-from t2x.functional.preferences import choices, ideal_point, ideal_point_reward, pair_features
+from t2x.functional.preferences import (
+    choices,
+    ideal_point,
+    ideal_point_reward,
+    pair_features,
+    uncertain_reward,
+)
 from t2x.functional.scores import cosine
 
 
@@ -39,6 +45,21 @@ def test_choices_and_who_cannot_tell() -> None:
     second = torch.tensor([0.1, 0.9, 0.55, 0.5, 0.4])
     assert choices(first, second, margin=0.1).tolist() == [0, 1, -1, -1, -1]
     assert choices(first, second, margin=0.0).tolist() == [0, 1, 1, -1, 0]
+
+
+def test_uncertain_reward_has_relu_between_layers_only() -> None:
+    """(2, -3) by the identity, -3 cut to 0, then mu = 2 * 2 - 5 = -1, which is not cut; sigma 0.5.
+
+    The input itself is not cut either: (-2, 1) gives mu = -5 + 0 and sigma = 0.5 + 1.
+    """
+    layers = [
+        (torch.eye(2), torch.zeros(2)),
+        (torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([-5.0, 0.5])),
+    ]
+    got = uncertain_reward(torch.tensor([[2.0, -3.0], [-2.0, 1.0]]), layers)
+    assert got.tolist() == [[-1.0, 0.5], [-5.0, 1.5]]
+    turned = [(torch.tensor([[-1.0]]), torch.zeros(1)), (torch.ones(2, 1), torch.zeros(2))]
+    assert uncertain_reward(torch.tensor([[-3.0]]), turned).tolist() == [[3.0, 3.0]]
 
 
 def test_gradients() -> None:
