@@ -15,7 +15,8 @@ def ideal_point(prototypes: Tensor, weights: Tensor) -> Tensor:
     """What a user likes best, a mixture of prototypes (PAL, Chen et al. 2024, arXiv 2406.08469,
     section 3): (K, D), (N, K) on the simplex -> (N, D).
     """
-    return weights @ prototypes
+    mixture: Tensor = weights @ prototypes
+    return mixture
 
 
 def ideal_point_reward(items: Tensor, ideal: Tensor) -> Tensor:
