@@ -92,7 +92,8 @@ def fit_prototypes(
             rejected @ project, ideal
         )
         fit = bradley_terry_loss(scale * margins, torch.zeros_like(margins)).mean()
-        return fit + penalty * sum(p.square().sum() for p in parameters)
+        size = torch.stack([p.square().sum() for p in parameters]).sum()
+        return fit + penalty * size
 
     _minimise(loss, parameters)
     project, prototypes, logits = (p.detach() for p in parameters)
