@@ -55,13 +55,20 @@ GENERATORS = {
 }
 REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
+    "align": "t2x.rewards.align:load",
     "clip": "t2x.rewards.clip_score:load",
+    "critique": "t2x.rewards.critique:load",
     "hps": "t2x.rewards.preference:load",
+    "hpsv3": "t2x.rewards.hpsv3:load",
     "motion": "t2x.rewards.motion:load",
     "ocr": "t2x.rewards.ocr:load",
+    "pal": "t2x.rewards.pal:load",
+    "promptecho": "t2x.rewards.prompt_echo:load",
     "quality": "t2x.rewards.quality:load",
+    "rl-vlm-f": "t2x.rewards.learned_choice:load",
     "temporal-consistency": "t2x.rewards.temporal_consistency:load",
     "vqa": "t2x.rewards.vqa:load",
+    "yes-no": "t2x.rewards.yes_no:load",
 }
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
