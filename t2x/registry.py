@@ -58,6 +58,13 @@ REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
     "clip": "t2x.rewards.clip_score:load",
     "hps": "t2x.rewards.preference:load",
+    "hpsv2": "t2x.rewards.preference:load_hpsv2",
+    "hpsv2.1": "t2x.rewards.preference:load_hpsv2_1",
+    "laion-v1": "t2x.rewards.aesthetic:load_laion_v1",
+    "laion-v2": "t2x.rewards.aesthetic:load_laion_v2",
+    "pickscore": "t2x.rewards.pickscore:load",
+    "siglip": "t2x.rewards.siglip:load",
+    "vlm-rm": "t2x.rewards.vlm_rm:load",
     "vqa": "t2x.rewards.vqa:load",
 }
 COMMANDS = {
