@@ -153,8 +153,8 @@ def load_generator(name: str, **options: Any) -> Generator:
     return cast("Generator", _load("generators", name, options, _ANY_GENERATOR))
 
 
-def load_reward(name: str, **options: Any) -> RewardModel:
-    """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory."""
+def load_reward(name: str, /, **options: Any) -> RewardModel:
+    """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory, ``name=`` too."""
     return cast("RewardModel", _load("rewards", name, options))
 
 
