@@ -5,9 +5,9 @@ et al. 2023, arXiv 2303.15343).
     load_reward("siglip", source="owner/model")         any SigLIP of transformers or open_clip
 
 Scales: ``probability``, sigmoid(exp(scale) cos + bias); ``logit``, what stands inside the sigmoid,
-better for gradients where the probability is close to 0 or 1; ``cos``. None compares with CLIPScore.
-Pictures are squashed to a square, texts padded to 64 tokens, as the model was trained; the
-tokenizer ignores case and, in the first version, punctuation.
+better for gradients where the probability is close to 0 or 1; ``cos``. None compares with
+CLIPScore. Pictures are squashed to a square, texts padded to 64 tokens, as the model was trained;
+the tokenizer ignores case and, in the first version, punctuation.
 
 Weights Apache-2.0, 878 M parameters; the tokenizer of the first version needs the packages
 sentencepiece and protobuf. Not run on real weights.

@@ -20,12 +20,10 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from t2x.errors import T2XError
+from t2x.scoring.clip_sources import find_clip, load_open_clip
 from t2x.scoring.resize import CLIP_MEAN, CLIP_STD, Preprocess
-from t2x.scoring.state_files import hub_file
 from t2x.scoring.text_cache import CachedText, TextCache, weights_state
 from t2x.scoring.transformers_clip import TransformersClip, TransformersTokens, from_pretrained
-from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
@@ -203,7 +201,7 @@ def load_clip(
         model, second = source
         wrap = _wrap_transformers if hasattr(model, "get_image_features") else _wrap_open_clip
         return wrap(model.to(device, dtype), second, key=f"object {id(model)}")
-    name = f"transformers:{source}" if processor is not None else _find(str(source))
+    name = f"transformers:{source}" if processor is not None else find_clip(str(source))
     key = (name, f"{processor or ''} {device} {dtype}")
     if (found := _loaded.get(key)) is not None:
         return found
@@ -211,61 +209,9 @@ def load_clip(
         model, second = from_pretrained(name.partition(":")[2], processor, dtype)
         encoder = _wrap_transformers(model.to(device), second, key=" ".join(key))
     else:
-        encoder = _wrap_open_clip(*_load_open_clip(name, device, dtype), key=" ".join(key))
+        encoder = _wrap_open_clip(*load_open_clip(name, device, dtype), key=" ".join(key))
     _loaded[key] = encoder
     return encoder
-
-
-def _find(source: str) -> str:
-    """Where the weights are and which library loads them, in one way of writing it."""
-    if source in EMBEDDED:
-        return f"local-dir:{require_model(source)}"
-    if source.startswith(("hf-hub:", "local-dir:", "transformers:")):
-        return source
-    if Path(source).is_dir():
-        is_open_clip = (Path(source) / "open_clip_config.json").is_file()
-        return f"{'local-dir' if is_open_clip else 'transformers'}:{Path(source).resolve()}"
-    architecture, colon, tag = source.partition(":")
-    if colon:
-        plain = architecture.removesuffix("-quickgelu")
-        return f"{plain}:{tag}" if _tuned_with_quick_gelu(plain, tag) else source
-    if source.count("/") == 1:
-        try:
-            hub_file(source, "open_clip_config.json")
-        except T2XError:
-            return f"transformers:{source}"
-        return f"hf-hub:{source}"
-    raise T2XError(
-        f"can't find a CLIP {source!r}; give an embedded name, a folder with "
-        "open_clip_config.json or config.json, a hub id owner/model, or ARCHITECTURE:TAG of "
-        "open_clip's list"
-    )
-
-
-def _tuned_with_quick_gelu(architecture: str, tag: str) -> bool:
-    """Whether the weights of a tag need QuickGELU: open_clip 3 warns of it and builds GELU."""
-    from open_clip import get_pretrained_cfg
-
-    return bool(get_pretrained_cfg(architecture, tag).get("quick_gelu"))
-
-
-def _load_open_clip(name: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    import open_clip
-
-    architecture, _, tag = name.partition(":")
-    is_schema = architecture in ("hf-hub", "local-dir")
-    try:
-        model = open_clip.create_model(
-            name if is_schema else architecture,
-            pretrained=None if is_schema else tag,
-            require_pretrained=True,
-            force_quick_gelu=not is_schema and _tuned_with_quick_gelu(architecture, tag),
-        )
-        tokenizer = open_clip.get_tokenizer(name if is_schema else architecture)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(f"can't load the CLIP {name!r}: {reason}") from error
-    return model.to(device, dtype), tokenizer
 
 
 def _wrap_transformers(model: Any, processor: Any, *, key: str) -> ClipEncoder:

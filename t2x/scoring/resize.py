@@ -2,8 +2,8 @@
 PIL preprocessing gives.
 
 PIL's bicubic filter is antialiased and its result is cut to 8 bits after each direction; the tensor
-path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone. Which
-size, crop, padding, mean and deviation apply is read from the weights' own configuration.
+path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone, and
+not at all where the weights' preprocessing asks for rounding as well (``rounded``). Which size, crop, padding, mean and deviation apply is read from the weights' own configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.scoring.pil_resize import pil_resize
 
 if TYPE_CHECKING:
     from t2x.types import Media
@@ -32,16 +33,24 @@ _CENTRES = ("round", "floor")
 
 
 def resize(
-    pictures: Tensor, size: tuple[int, int], *, filter: str = "bicubic", cut: bool = True
+    pictures: Tensor,
+    size: tuple[int, int],
+    *,
+    filter: str = "bicubic",
+    cut: bool = True,
+    rounded: bool = False,
 ) -> Tensor:
     """Resize (N, C, H, W) in [0, 1] to ``size`` (height, width) with antialiasing. No-op at the
     same size.
 
     Like PIL: first along rows, then along columns, and what overshoots is cut to [0, 1] after each;
-    not with ``cut`` off, which is what torchvision makes of float tensors. Pillow 13 turns the
-    order for some tall pictures whose aspect changes, which shows at sharp edges alone; the older
-    order is kept here for all.
+    not with ``cut`` off, which is what torchvision makes of float tensors. With ``rounded`` it is
+    also rounded to 8 bits after each, which makes it equal to PIL's
+    (:func:`t2x.scoring.pil_resize.pil_resize`). Pillow 13 turns the order for some tall pictures
+    whose aspect changes, which shows at sharp edges alone; the older order is kept here for all.
     """
+    if rounded:
+        return pil_resize(pictures, size, filter=filter)
     for target in ((pictures.shape[-2], size[1]), size):
         if tuple(pictures.shape[-2:]) != target:
             pictures = F.interpolate(
@@ -60,6 +69,7 @@ class Preprocess:
     sides to size). ``centre``: where the crop begins if an odd number of pixels goes, *round* (half
     to even, as in torchvision) or *floor* (as in transformers). ``cut``: whether the filter's
     overshoot is cut to [0, 1], as PIL does, or left, as torchvision does with float tensors.
+    ``rounded``: to 8 bits after each direction, as PIL does; the gradient is as without.
     """
 
     size: tuple[int, int]
@@ -71,6 +81,7 @@ class Preprocess:
     shorter: int | None = None
     centre: str = "round"
     cut: bool = True
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
@@ -81,9 +92,9 @@ class Preprocess:
             raise T2XError(f"unknown centre {self.centre!r}; allowed: {', '.join(_CENTRES)}")
 
     @staticmethod
-    def of_clip(size: int, *, mode: str = "shortest") -> Preprocess:
+    def of_clip(size: int, *, mode: str = "shortest", rounded: bool = False) -> Preprocess:
         """To a square of ``size``, with the mean and deviation of CLIP's first weights."""
-        return Preprocess((size, size), CLIP_MEAN, CLIP_STD, mode)
+        return Preprocess((size, size), CLIP_MEAN, CLIP_STD, mode, rounded=rounded)
 
     @staticmethod
     def from_open_clip(config: Mapping[str, Any]) -> Preprocess:
@@ -157,7 +168,7 @@ class Preprocess:
         return x[..., top : top + target_h, left : left + target_w]
 
     def _resize(self, x: Tensor, size: tuple[int, int]) -> Tensor:
-        return resize(x, size, filter=self.filter, cut=self.cut)
+        return resize(x, size, filter=self.filter, cut=self.cut, rounded=self.rounded)
 
     def _start(self, missing: int) -> int:
         """First row or column of the crop when ``missing`` of them go."""

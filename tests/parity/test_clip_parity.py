@@ -38,6 +38,7 @@ GOLDENS = json.loads(Path(__file__).with_name("clip_goldens.json").read_text("ut
 TOLERANCE = 1e-3
 NAMES = ("clipscore", "laion-v1", "laion-v2", "pickscore", "hpsv2", "hpsv2.1")
 LAION = ("laion-v1", "laion-v2")
+_weights: dict[str, dict[str, Tensor]] = {}
 
 
 @dataclass
@@ -88,7 +89,9 @@ def build(name: str, folder: Path, *, wrong_gelu: bool = False) -> EncoderReward
         head = {k: torch.from_numpy(v) for k, v in cases.weights(name, cases.HEADS[name]).items()}
         torch.save(head, folder / f"{name}.pth")
         config = {**cases.OPENAI_L14, "quick_gelu": not wrong_gelu}
-        made = load_reward(name, source=folder / f"{name}.pth", encoder=filled_clip("laion", config))
+        made = load_reward(
+            name, source=folder / f"{name}.pth", encoder=filled_clip("laion", config)
+        )
     else:
         config = {**cases.OPENAI_B32, "quick_gelu": not wrong_gelu}
         source = filled_clip(name, config)
@@ -104,15 +107,22 @@ def filled_clip(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def fill(name: str, model: torch.nn.Module) -> None:
-    shapes = {key: value.shape for key, value in model.state_dict().items()}
-    weights = cases.weights(name, shapes)
-    model.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+    if name not in _weights:
+        shapes = {key: value.shape for key, value in model.state_dict().items()}
+        drawn = cases.weights(name, shapes)
+        _weights[name] = {k: torch.from_numpy(np.array(v)) for k, v in drawn.items()}
+    model.load_state_dict(_weights[name])
 
 
 def transformers_clip(wrong_gelu: bool) -> tuple[Any, Any]:
     """(CLIPModel, CLIPProcessor) on OpenAI's vocabulary."""
-    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
-    from transformers import CLIPTokenizer
+    from transformers import (
+        CLIPConfig,
+        CLIPImageProcessor,
+        CLIPModel,
+        CLIPProcessor,
+        CLIPTokenizer,
+    )
 
     config = {k: dict(v) if isinstance(v, dict) else v for k, v in cases.PICKSCORE.items()}
     if wrong_gelu:
@@ -173,8 +183,8 @@ def test_scores_are_what_the_head_gives_but_for_blank_prompts(
 
 def test_odd_files() -> None:
     """What the official code makes of files that are no plain RGB. CLIP's own preprocessing resizes
-    before it converts to RGB: a palette by its nearest entries, 16 bits then all white; transparency
-    is dropped. HPSv2 fails on transparency and whitens 16 bits, transformers 4 does so as well.
+    before it converts to RGB, a palette by its nearest entries, and fails on 16 bits; it drops
+    transparency, as transformers does. HPSv2 fails on transparency. Both whiten 16 bits.
     """
     for name in NAMES:
         raw, rgb = GOLDENS[name]["as opened"], GOLDENS[name]["rgb"]
@@ -274,9 +284,7 @@ def test_the_other_rounding_of_the_crop_fails(
     assert {n for n, e in zip(names, off, strict=True) if e > TOLERANCE} == {"wide", "tall"}
 
 
-def test_cut_overshoot_fails_for_hps(
-    material: Material, rewards: dict[str, EncoderReward]
-) -> None:
+def test_cut_overshoot_fails_for_hps(material: Material, rewards: dict[str, EncoderReward]) -> None:
     names = tuple(n for n in scored("hpsv2") if n != "huge")
     with preprocessing(cut=True)(rewards["hpsv2"]):
         ours = material.scores(rewards["hpsv2"], cases.PROMPTS["short"], names)

@@ -126,9 +126,7 @@ def test_half_precision_heads_compute_in_float32(
 ) -> None:
     exact = load_reward("aesthetic", source=linear, encoder=tiny_open_clip())
     expected = exact.score(["x"] * 3, pictures)
-    half = load_reward(
-        "aesthetic", source=linear, encoder=tiny_open_clip(), dtype=torch.bfloat16
-    )
+    half = load_reward("aesthetic", source=linear, encoder=tiny_open_clip(), dtype=torch.bfloat16)
     features = {"clip": {"image": exact.encoders["clip"].encode_image(pictures)}}
     assert torch.allclose(half.head(features), expected, atol=1e-6)
     assert torch.allclose(half.score(["x"] * 3, pictures), expected, atol=0.2)

@@ -45,9 +45,7 @@ def test_weights_and_processor_from_two_folders(
 ) -> None:
     for part, name in zip(clip, ("model", "processor"), strict=True):
         part.save_pretrained(tmp_path / name)
-    reward = load_reward(
-        "pickscore", source=tmp_path / "model", processor=tmp_path / "processor"
-    )
+    reward = load_reward("pickscore", source=tmp_path / "model", processor=tmp_path / "processor")
     expected = load_reward("pickscore", source=clip).score(PROMPTS, pictures)
     assert torch.allclose(reward.score(PROMPTS, pictures), expected, atol=1e-5)
 

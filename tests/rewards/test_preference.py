@@ -73,8 +73,20 @@ def test_a_published_file_fills_the_architecture(
     """Loaded strictly, with the preprocessing of HPSv2, through open_clip's own list."""
     config = {
         "embed_dim": 16,
-        "vision_cfg": {"image_size": 224, "layers": 1, "width": 32, "patch_size": 56, "head_width": 16},
-        "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 16, "heads": 1, "layers": 1},
+        "vision_cfg": {
+            "image_size": 224,
+            "layers": 1,
+            "width": 32,
+            "patch_size": 56,
+            "head_width": 16,
+        },
+        "text_cfg": {
+            "context_length": 77,
+            "vocab_size": 49408,
+            "width": 16,
+            "heads": 1,
+            "layers": 1,
+        },
     }
     (tmp_path / "ViT-H-14-narrow.json").write_text(json.dumps(config))
     open_clip.add_model_config(tmp_path / "ViT-H-14-narrow.json")
@@ -111,5 +123,5 @@ def test_a_longer_side_of_224_is_padded_like_any_other() -> None:
 
 
 def test_a_missing_file_says_which_one() -> None:
-    with pytest.raises(T2XError, match="HPS_v2.1_compressed.pt"):
+    with pytest.raises(T2XError, match=r"HPS_v2\.1_compressed\.pt"):
         load_reward("hpsv2.1", source="nowhere.pt")

@@ -110,7 +110,9 @@ def test_special_tokens_are_text_however_they_are_written(hidden: str) -> None:
     dog = tokenizer.encode("dog")[0]
     assert ids.count(tokenizer.sot_token_id) == ids.count(end) == 1
     assert ids.index(dog) == ids.index(end) - 1
-    assert encoder.tokenize(["x &lt; y"]).equal(tokenizer(["x &lt; y"]))  # nothing special: as it is
+    assert encoder.tokenize(["x &lt; y"]).equal(
+        tokenizer(["x &lt; y"])
+    )  # nothing special: as it is
 
 
 def test_texts_are_embedded_once(tiny_clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,9 @@ def heads(tmp_path: Path) -> dict[str, Path]:
         }
 
     torch.save(layer(1, 16), tmp_path / "v1.pth")
-    second = {f"layers.{i}.{k}": v for i, o, w in ((0, 8, 16), (2, 1, 8)) for k, v in layer(o, w).items()}
+    second = {
+        f"layers.{i}.{k}": v for i, o, w in ((0, 8, 16), (2, 1, 8)) for k, v in layer(o, w).items()
+    }
     torch.save(second, tmp_path / "v2.pth")
     return {"laion-v1": tmp_path / "v1.pth", "laion-v2": tmp_path / "v2.pth"}
 
