@@ -1,5 +1,6 @@
 """A CLIP as an encoder: image and text embeddings of open_clip models and of transformers' CLIP and
-SigLIP, prepared as the weights' own configuration says.
+SigLIP, prepared as the weights' own configuration says, to the last bit: resizing rounds as PIL
+does, and its gradient is that of the filter.
 
 Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's or in
 transformers' format, ``hf-hub:owner/model`` (open_clip), ``transformers:owner/model`` or
@@ -13,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -220,7 +222,9 @@ def _wrap_transformers(model: Any, processor: Any, *, key: str) -> ClipEncoder:
         TransformersClip(model, tokens.length),
         tokens,
         key=key,
-        preprocess=Preprocess.from_transformers(processor.image_processor.to_dict()),
+        preprocess=replace(
+            Preprocess.from_transformers(processor.image_processor.to_dict()), rounded=True
+        ),
         count_tokens=tokens.count,
         special_tokens=tokens.special,
     )
@@ -252,7 +256,7 @@ def _wrap_open_clip(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
         model,
         tokenizer,
         key=key,
-        preprocess=preprocess,
+        preprocess=replace(preprocess, rounded=True),
         count_tokens=count,
         special_tokens=special,
         clean=getattr(tokenizer, "clean_fn", None),
