@@ -292,13 +292,14 @@ def test_other_preprocessing_fails(
 def test_the_other_rounding_of_the_crop_fails(
     name: str, material: Material, rewards: dict[str, EncoderReward]
 ) -> None:
-    """One pixel, for *wide* and *tall* alone."""
+    """One pixel, of *wide* and *tall* alone; *tall* shows it on small patches."""
     names = tuple(n for n in scored(name) if n != "huge")
     theirs = official(name, "short", names)
     with other_centre(rewards[name]):
         ours = one(material, rewards[name], names)
     off = (ours.double() - theirs).abs() / theirs.std()
-    assert {n for n, e in zip(names, off, strict=True) if e > TOLERANCE} == {"wide", "tall"}
+    failed = {n for n, e in zip(names, off, strict=True) if e > TOLERANCE}
+    assert failed == ({"wide"} if name == "clipscore" else {"wide", "tall"})
 
 
 @pytest.mark.parametrize(
