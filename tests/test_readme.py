@@ -70,7 +70,7 @@ def test_it_is_short_and_names_no_machine():
 
 
 def test_every_embedded_model_and_reward_has_a_row():
-    first_cells = re.findall(r"^\| `?([\w-]+)`? \|", README, re.MULTILINE)
+    first_cells = re.findall(r"^\| `?([\w.-]+)`? \|", README, re.MULTILINE)
     for name in (*EMBEDDED, *REWARDS):
         assert first_cells.count(name) == 1, f"{name} needs one row"
 
