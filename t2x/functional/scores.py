@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 __all__ = [
     "aesthetic_score",
+    "affine_chain",
     "bradley_terry_loss",
     "clip_s",
     "cosine",
@@ -82,7 +83,16 @@ def aesthetic_score(
     activation between layers, so they are affine; ``relu`` puts ReLU there, as the published relu
     variant does. Dropout is left out: scoring is deterministic.
     """
-    x = F.normalize(embedding, dim=-1)
+    return affine_chain(F.normalize(embedding, dim=-1), layers, relu=relu)
+
+
+def affine_chain(
+    x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], *, relu: bool = False
+) -> Tensor:
+    """Layers (weight, bias) one after the other, the last of width 1: (N, D) -> (N,).
+
+    Without ``relu`` (ReLU between layers, not behind the last) the whole is affine.
+    """
     for index, (weight, bias) in enumerate(layers):
         x = F.linear(x, weight, bias)
         if relu and index < len(layers) - 1:
