@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -109,7 +110,9 @@ def _from_model(
         model.text_encoder,
         processor.tokenizer,
         key=key,
-        preprocess=Preprocess.from_transformers(processor.image_processor.to_dict()),
+        preprocess=replace(
+            Preprocess.from_transformers(processor.image_processor.to_dict()), rounded=True
+        ),
         heads={role: getattr(model, attribute) for role, attribute in _HEADS.items()},
     )
 

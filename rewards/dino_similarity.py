@@ -13,6 +13,7 @@ weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def load(
     """
     loaded = source if isinstance(source, tuple) else _from_pretrained(str(source))
     model = loaded[0].to(device, dtype).eval().requires_grad_(False)
-    preprocess = Preprocess.from_transformers(loaded[1].to_dict())
+    preprocess = replace(Preprocess.from_transformers(loaded[1].to_dict()), rounded=True)
     label = f"object {id(model)}" if isinstance(source, tuple) else str(source)
 
     def embed(media: Media) -> Tensor:

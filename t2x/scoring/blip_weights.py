@@ -124,6 +124,8 @@ def _text_config(tensors: Mapping[str, Tensor]) -> Any:
         num_attention_heads=width // _HEAD_WIDTH,  # transformers' default is 8
         max_position_embeddings=tensors["embeddings.position_embeddings.weight"].shape[0],
         layer_norm_eps=1e-12,
+        bos_token_id=None,  # of captioning; the default would have to be in the vocabulary
+        sep_token_id=None,
     )
 
 

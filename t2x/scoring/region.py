@@ -1,7 +1,7 @@
 """Any picture reward on a part of the picture: grounding, or whether one object stays the same.
 
-    load_reward("region", reward="clip")                  on each box of the context, the mean
-    load_reward("region", reward="dino", mode="grey")     the rest of the picture made grey
+load_reward("region", reward="clip")                  on each box of the context, the mean
+load_reward("region", reward="dino", mode="grey")     the rest of the picture made grey
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 PIL preprocessing gives.
 
 PIL's bicubic filter is antialiased and its result is cut to 8 bits after each direction; the tensor
-path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone. Which
-size, crop, padding, mean and deviation apply is read from the weights' own configuration.
+path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone, and
+not at all where the weights' preprocessing asks for rounding as well (``rounded``). Which size, crop, padding, mean and deviation apply is read from the weights' own configuration.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.scoring.pil_resize import pil_resize
 
 if TYPE_CHECKING:
     from t2x.types import Media
@@ -43,25 +44,20 @@ def resize(
     same size.
 
     Like PIL: first along rows, then along columns, and what overshoots is cut to [0, 1] after each;
-    not with ``cut`` off, which is what torchvision makes of float tensors. With ``rounded`` the
-    result is also rounded to 8 bits after each, which makes it equal to PIL's; the gradient passes
-    the rounding as if it were not there. Pillow 13 turns the
-    order for some tall pictures whose aspect changes, which shows at sharp edges alone; the older
-    order is kept here for all.
+    not with ``cut`` off, which is what torchvision makes of float tensors. With ``rounded`` it is
+    also rounded to 8 bits after each, which makes it equal to PIL's
+    (:func:`t2x.scoring.pil_resize.pil_resize`). Pillow 13 turns the order for some tall pictures
+    whose aspect changes, which shows at sharp edges alone; the older order is kept here for all.
     """
+    if rounded:
+        return pil_resize(pictures, size, filter=filter)
     for target in ((pictures.shape[-2], size[1]), size):
         if tuple(pictures.shape[-2:]) != target:
             pictures = F.interpolate(
                 pictures, size=target, mode=filter, align_corners=False, antialias=True
             )
             pictures = pictures.clamp(0, 1) if cut else pictures
-            pictures = _round(pictures) if rounded else pictures
     return pictures
-
-
-def _round(pictures: Tensor) -> Tensor:
-    """The nearest of 256 levels; the gradient is that of the pictures as they came."""
-    return pictures + (pictures.mul(255).round().div(255) - pictures).detach()
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Preprocess:
     sides to size). ``centre``: where the crop begins if an odd number of pixels goes, *round* (half
     to even, as in torchvision) or *floor* (as in transformers). ``cut``: whether the filter's
     overshoot is cut to [0, 1], as PIL does, or left, as torchvision does with float tensors.
-    ``rounded``: to 8 bits after each direction, as PIL does.
+    ``rounded``: to 8 bits after each direction, as PIL does; the gradient is as without.
     """
 
     size: tuple[int, int]
@@ -142,9 +138,7 @@ class Preprocess:
                 "centre crop no larger, and a height and width must not be cropped"
             )
         target = (crop[0], crop[-1])
-        return Preprocess(
-            target, mean, std, "shortest", filter, shorter=short, centre="floor"
-        )
+        return Preprocess(target, mean, std, "shortest", filter, shorter=short, centre="floor")
 
     def __call__(self, media: Media, *, dtype: torch.dtype | None = None) -> Tensor:
         """Prepare (N, 3, H, W), or a list of (1, 3, H, W): (N, 3, height, width), computed in the

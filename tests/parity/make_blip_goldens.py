@@ -118,7 +118,9 @@ def bert(**sizes: int) -> dict[str, Any]:
 
 def filled(model: torch.nn.Module) -> torch.nn.Module:
     weights = cases.tensors({n: t.shape for n, t in model.state_dict().items()})
-    model.load_state_dict({n: torch.from_numpy(np.ascontiguousarray(w)) for n, w in weights.items()})
+    model.load_state_dict(
+        {n: torch.from_numpy(np.ascontiguousarray(w)) for n, w in weights.items()}
+    )
     return model.eval()
 
 
