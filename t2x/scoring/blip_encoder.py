@@ -60,7 +60,7 @@ class BlipEncoder:
         self.max_tokens = max_tokens
         self.batch_size = batch_size
         rows = text.config.vocab_size
-        if len(tokenizer) > rows:
+        if not rows - 2 <= len(tokenizer) <= rows:  # BLIP added [DEC] and [ENC] to BERT's
             raise T2XError(
                 f"the tokenizer of {key} has {len(tokenizer)} tokens, its text tower {rows}; give "
                 "the one that it was trained with, bert-base-uncased"
@@ -151,7 +151,10 @@ def bert_tokenizer(source: str | Path) -> Any:
     """
     from transformers import BertTokenizer
 
+    files = ("vocab.txt", "tokenizer.json")
     try:
+        if Path(source).is_dir() and not any((Path(source) / n).is_file() for n in files):
+            raise OSError("the folder has neither file")  # transformers would give an empty one
         return BertTokenizer.from_pretrained(str(source))
     except (OSError, ValueError, TypeError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -109,3 +109,20 @@ def _stripes(height: int, width: int) -> np.ndarray:
     y, x = np.mgrid[:height, :width]
     fine = np.where(y < height // 2, x % 2, (x // 2 + y // 2) % 2) * 255
     return np.stack([fine, 255 - fine, (x % 3 == 0) * 255], -1).astype(np.uint8)
+
+
+def pairs() -> dict[str, tuple[Image.Image, Image.Image]]:
+    """Pictures and their sources, of equal size, for distances."""
+    first, other = _waves(64, 80, 0), _waves(64, 80, 1)
+    shifted, darker = np.roll(first, 5, axis=1), (first // 2).astype(np.uint8)
+    grey = np.repeat(first.mean(-1, keepdims=True).astype(np.uint8), 3, axis=-1)
+    found = {
+        "other": (first, other),
+        "shifted": (first, shifted),
+        "darker": (first, darker),
+        "grey": (grey, first),
+        "stripes": (_stripes(64, 80), first),
+        "wide": (_waves(40, 160, 2), _waves(40, 160, 3)),
+        "black and white": (np.zeros_like(first), np.full_like(first, 255)),
+    }
+    return {k: (Image.fromarray(a), Image.fromarray(b)) for k, (a, b) in found.items()}
