@@ -1,7 +1,7 @@
 """BLIP's image-text matching: does the picture show the prompt (Li et al. 2022, arXiv 2201.12086).
 
-    load_reward("blip-itm")                                       Salesforce/blip-itm-base-coco
-    load_reward("blip-itm", source="/models/model_base_retrieval_coco.pth", tokenizer="/models/bert")
+    load_reward("blip-itm")                               Salesforce/blip-itm-base-coco
+    load_reward("blip-itm", source="retrieval_coco.pth")  the authors' own file
 
 Scales: ``logit`` (of matching, before the softmax; the probability is flat near 0 and 1, where a
 reward must still tell pictures apart), ``itm`` (its probability, what BLIP's own demo prints),
@@ -28,7 +28,7 @@ from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers, linear_head
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
-from t2x.scoring.state_files import read_state
+from t2x.scoring.state_files import SUFFIXES, read_state
 
 __all__ = ["SCALES", "load"]
 
@@ -91,7 +91,7 @@ def _encoder(
         return found
     if isinstance(source, tuple):
         encoder = _from_model(*source, key=key, device=device, dtype=dtype)
-    elif Path(source).suffix in (".pth", ".pt", ".safetensors"):
+    elif Path(source).suffix in SUFFIXES:
         encoder = _from_file(
             Path(source), tokenizer or _TOKENIZER, key=key, device=device, dtype=dtype
         )

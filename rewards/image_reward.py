@@ -26,7 +26,7 @@ from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
-from t2x.scoring.state_files import affine_layers, hub_file, read_state
+from t2x.scoring.state_files import SUFFIXES, affine_layers, hub_file, read_state
 
 __all__ = ["load"]
 
@@ -57,11 +57,12 @@ def load(
     vision, text = blip_towers(blip, source=path)
     mlp = {n.removeprefix(_MLP): t.to(device) for n, t in state.items() if n.startswith(_MLP)}
     layers = affine_layers(mlp, source=path, what="ImageReward checkpoint")
+    tokenizer = tokenizer or _tokenizer_beside(path)
     encoder = BlipEncoder(
         vision.to(device, dtype),
         text.to(device, dtype),
-        bert_tokenizer(tokenizer or _tokenizer_beside(path)),
-        key=f"imagereward {path} {device} {dtype}",
+        bert_tokenizer(tokenizer),
+        key=f"imagereward {path} {tokenizer} {device} {dtype}",
         preprocess=Preprocess.of_clip(vision.config.image_size, rounded=True),
         batch_size=batch_size,
     )
@@ -82,7 +83,7 @@ def _find(source: str | Path) -> Path:
     path = Path(source)
     if path.is_dir():
         return path / _FILE
-    if path.suffix or path.exists() or str(source).count("/") != 1:
+    if path.suffix in SUFFIXES or path.exists() or str(source).count("/") != 1:
         return path
     return hub_file(str(source), _FILE)
 

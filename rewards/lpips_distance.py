@@ -83,7 +83,9 @@ def load(
 
     return EncoderReward(
         name=name,
-        encoders={"source": SourceEncoder(compare, key=f"lpips {net} {path} {device} {dtype}")},
+        encoders={
+            "source": SourceEncoder(compare, key=f"lpips {net} {path} {trunk} {device} {dtype}")
+        },
         head=head,
         scale=f"minus LPIPS ({net}, v0.1)",
         range=(-math.inf, 0.0),

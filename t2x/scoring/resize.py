@@ -3,7 +3,8 @@ PIL preprocessing gives.
 
 PIL's bicubic filter is antialiased and its result is cut to 8 bits after each direction; the tensor
 path is antialiased and cut to [0, 1] at the same places, so the two differ by rounding alone, and
-not at all where the weights' preprocessing asks for rounding as well (``rounded``). Which size, crop, padding, mean and deviation apply is read from the weights' own configuration.
+not at all where the weights' preprocessing asks for rounding as well (``rounded``). Which size,
+crop, padding, mean and deviation apply is read from the weights' own configuration.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ class SourceEncoder:
                 f"got {len(media)} media and {len(source)} source pictures in the context; N "
                 "media need N of them (a row of NaN for a missing one)"
             )
-        with torch.no_grad():
-            good = measurable([""] * len(source), source, needs_text=False)
-            clean = finite(source)
+        source = [s.detach() for s in source] if isinstance(source, list) else source.detach()
+        good = measurable([""] * len(source), source, needs_text=False)
+        clean = finite(source)
         steps = range(0, len(media), self.batch_size)
         slices = [slice(start, start + self.batch_size) for start in steps]
         values = torch.cat([self.compare(media[s], clean[s]) for s in slices])

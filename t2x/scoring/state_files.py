@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 
-__all__ = ["affine_layers", "hub_file", "read_state"]
+__all__ = ["SUFFIXES", "affine_layers", "hub_file", "read_state"]
+
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 
 _WRAPPERS = ("state_dict", "model")
 
@@ -67,7 +70,7 @@ def affine_layers(
     stems = sorted({name.rpartition(".")[0] for name in weights}, key=_number)
     layers = [(weights.get(_join(s, "weight")), weights.get(_join(s, "bias"))) for s in stems]
     pairs = [(w, b) for w, b in layers if w is not None and b is not None]
-    fits = all(a[0].shape[0] == b[0].shape[-1] for a, b in zip(pairs, pairs[1:], strict=False))
+    fits = all(a[0].shape[0] == b[0].shape[-1] for a, b in pairwise(pairs))
     if not pairs or 2 * len(pairs) != len(weights) or not fits:
         raise T2XError(f"{str(source)!r} is no {what}; its tensors: {_shown(weights)}")
     return pairs

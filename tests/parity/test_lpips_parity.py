@@ -1,4 +1,4 @@
-"""LPIPS against the package lpips 0.1.4, run once by ``make_lpips_goldens.py`` on the same weights."""
+"""LPIPS against the package lpips 0.1.4, which ``make_lpips_goldens.py`` ran on equal weights."""
 
 from __future__ import annotations
 
