@@ -75,8 +75,10 @@ def load(
             )
         if min(media.shape[-2:]) < smallest:
             return torch.full((len(media),), math.nan, device=device)
-        seen = (_features(features, NETS[net][2], m.to(device, dtype)) for m in (media, source))
-        return lpips_distance(*seen, layers)
+        first, second = (
+            _features(features, NETS[net][2], m.to(device, dtype)) for m in (media, source)
+        )
+        return lpips_distance(first, second, layers)
 
     def head(values: Mapping[str, Features]) -> Tensor:
         return -values["source"]["value"]

@@ -15,7 +15,8 @@ def unit_channels(features: Tensor, *, eps: float = 1e-10) -> Tensor:
 
     Their gradient is 0 there, where that of a plain square root would be NaN.
     """
-    return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + eps)
+    length: Tensor = torch.linalg.vector_norm(features, dim=1, keepdim=True)
+    return features / (length + eps)
 
 
 def lpips_distance(

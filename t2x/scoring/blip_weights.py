@@ -72,7 +72,8 @@ def linear_head(state: Mapping[str, Tensor], stem: str, *, source: str | Path = 
     layer = {n: state[f"{stem}.{n}"] for n in ("weight", "bias") if f"{stem}.{n}" in state}
     if len(layer) < 2:
         raise T2XError(f"{str(source)!r} lacks {stem}.weight or {stem}.bias; it has another head")
-    head = torch.nn.Linear(*reversed(layer["weight"].shape), device="meta")
+    out, width = layer["weight"].shape
+    head = torch.nn.Linear(width, out, device="meta")
     head.load_state_dict(layer, strict=True, assign=True)
     return head
 
