@@ -32,6 +32,8 @@ __all__ = [
     "FakeGenerator",
     "FakeReward",
     "FakeRewriter",
+    "tiny_bert_tokenizer",
+    "tiny_blip",
     "tiny_causal_lm",
     "tiny_clip_tokenizer",
     "tiny_open_clip",
@@ -93,6 +95,49 @@ def tiny_clip_tokenizer(max_length: int = 77) -> Any:
     pieces += ["<|startoftext|>", "<|endoftext|>"]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=max_length)
+
+
+def tiny_bert_tokenizer(words: Iterable[str] = WORDS) -> Any:
+    """Build BERT's tokenizer on whole words and single letters, of which no Latin text is
+    unknown."""
+    import string
+
+    from transformers import BertTokenizer
+
+    letters = string.ascii_lowercase + string.digits
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *string.punctuation, *letters]
+    known = dict.fromkeys([*pieces, *(f"##{letter}" for letter in letters), *words])
+    return BertTokenizer(vocab={piece: index for index, piece in enumerate(known)})
+
+
+def tiny_blip(seed: int = 0, *, size: int = 32) -> tuple[Any, Any]:
+    """Build (model, processor): BLIP's image-text matching, towers of one layer and width 32."""
+    from transformers import (
+        BlipConfig,
+        BlipForImageTextRetrieval,
+        BlipImageProcessor,
+        BlipProcessor,
+    )
+
+    tokenizer = tiny_bert_tokenizer()
+    tower = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "initializer_range": 0.2,
+    }
+    text = {"vocab_size": len(tokenizer) + 2, "bos_token_id": None, "sep_token_id": None}
+    config = BlipConfig(
+        text_config={**tower, **text},
+        vision_config={**tower, "image_size": size, "patch_size": 8},
+        image_text_hidden_size=16,
+        initializer_range=0.2,
+    )
+    with fixed_weights(seed):
+        model = BlipForImageTextRetrieval(config)
+    pictures = BlipImageProcessor(size={"height": size, "width": size})
+    return model.eval(), BlipProcessor(image_processor=pictures, tokenizer=tokenizer)
 
 
 def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any, Any]:

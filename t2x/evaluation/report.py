@@ -182,12 +182,12 @@ def _again(result: SideBySide) -> str:
     if result.command:
         return (
             '<p class="muted">The same pictures and scores again:</p>\n'
-            f"<pre>{_text(result.command)}</pre>"
+            f"<pre>{escaped(result.command)}</pre>"
         )
     if not result.objects:
         return ""
     rows = "\n".join(
-        f"<dt>{_text(name)}</dt><dd>{_text(_flat(values))}</dd>"
+        f"<dt>{escaped(name)}</dt><dd>{escaped(_flat(values))}</dd>"
         for name, values in result.objects.items()
     )
     return (

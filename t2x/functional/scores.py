@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 __all__ = [
     "aesthetic_score",
+    "affine_chain",
     "bradley_terry_loss",
     "clip_s",
     "cosine",
@@ -119,7 +120,16 @@ def aesthetic_score(
     embedding and layers.
     """
     wide = torch.promote_types(embedding.dtype, layers[0][0].dtype)
-    x = F.normalize(embedding.to(wide), dim=-1)
+    return affine_chain(F.normalize(embedding.to(wide), dim=-1), layers, relu=relu)
+
+
+def affine_chain(
+    x: Tensor, layers: Sequence[tuple[Tensor, Tensor]], *, relu: bool = False
+) -> Tensor:
+    """Layers (weight, bias) one after the other, the last of width 1: (N, D) -> (N,).
+
+    Without ``relu`` (ReLU between layers, not behind the last) the whole is affine.
+    """
     for index, (weight, bias) in enumerate(layers):
         x = F.linear(x, weight, bias)
         if relu and index < len(layers) - 1:
