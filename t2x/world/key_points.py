@@ -15,9 +15,9 @@ from t2x.prompts.constraints import negated, stem
 from t2x.scoring.vlm_encoder import Question
 from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import RIDDLES
-from t2x.world.phrasing import articled
 from t2x.world.rules import parse
 from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene
+from t2x.world.words import articled
 
 __all__ = ["emoji_key_points"]
 
