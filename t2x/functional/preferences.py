@@ -26,7 +26,8 @@ def ideal_point_reward(items: Tensor, ideal: Tensor) -> Tensor:
     Differs from the released code: its forward gives the distance of the left item minus that of
     the right, where negative means that the left one is preferred; higher is better here.
     """
-    return -torch.linalg.vector_norm(items - ideal, dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(items - ideal, dim=-1)
+    return -distance
 
 
 def pair_features(image: Tensor, text: Tensor) -> Tensor:
