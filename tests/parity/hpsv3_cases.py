@@ -89,21 +89,27 @@ def tokenizer_json(path: str) -> None:
 
 def pictures() -> dict[str, Image.Image]:
     """RGB and grey pictures of several shapes, made by whole-number arithmetic."""
-    y, x = np.mgrid[0:400, 0:600]
-    waves = np.stack([(x * 3 + y) % 256, (x * y // 97) % 256, (y * 5 - x) % 256], -1)
+    y, x = np.mgrid[0:700, 0:900]
+    waves = np.stack([_triangle(x * 3 + y), _triangle(x * y // 97), _triangle(y * 5 - x)], -1)
     blocks = np.stack([(x // 50 * 83) % 256, (y // 40 * 59) % 256, ((x + y) // 70 * 37) % 256], -1)
     lines = np.where((x // 2 + y // 3) % 2, 255, 0)
     made = {
         "square": blocks[:300, :300],
         "wide": waves[:120, :600],
         "tall": blocks[:400, :90],
-        "fits": waves[:336, :588],
+        "fits": waves[100:548, 200:648],
+        "large": blocks[:700, :900] // 2 + waves[:700, :900] // 2,
         "tiny": blocks[::50, ::60],
         "fine": np.stack([lines, lines, 255 - lines], -1)[:333, :421],
     }
     found = {name: Image.fromarray(a.astype(np.uint8)) for name, a in made.items()}
     found["grey"] = Image.fromarray(waves[:200, :260, 0].astype(np.uint8))
     return found
+
+
+def _triangle(values: np.ndarray) -> np.ndarray:
+    """0 to 255 and back, without jumps."""
+    return np.abs(values % 510 - 255)
 
 
 def weights(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
@@ -117,7 +123,7 @@ def _weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     values = np.random.RandomState(seed).standard_normal(shape)
     if len(shape) > 1:
-        gain = 1.0 if "embed_tokens" in name else 1.4 / math.sqrt(math.prod(shape[1:]))
+        gain = 1.0 if "embed_tokens" in name else 0.6 / math.sqrt(math.prod(shape[1:]))
         values = values * gain
     else:
         values = 0.1 * values + ("norm" in name or "ln_q" in name) * name.endswith("weight")
