@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +96,28 @@ def load(
     )
 
 
-load_laion_v1 = partial(load, source="laion-v1", encoder="ViT-L-14:openai", name="laion-v1")
-load_laion_v2 = partial(load, source="laion-v2", encoder="ViT-L-14:openai", name="laion-v2")
+def load_laion_v1(
+    source: str | Path = "laion-v1",
+    *,
+    encoder: str | Path | tuple[Any, Any] = LAION["laion-v1"][2],
+    name: str = "laion-v1",
+    **options: Any,
+) -> EncoderReward:
+    """LAION's first predictor; ``source``: a file in place of the published one. Other options of
+    :func:`load`.
+    """
+    return load(source, encoder=encoder, name=name, **options)
+
+
+def load_laion_v2(
+    source: str | Path = "laion-v2",
+    *,
+    encoder: str | Path | tuple[Any, Any] = LAION["laion-v2"][2],
+    name: str = "laion-v2",
+    **options: Any,
+) -> EncoderReward:
+    """LAION's second predictor; options as of :func:`load_laion_v1`."""
+    return load(source, encoder=encoder, name=name, **options)
 
 
 def _known(encoder: Any, source: str | Path) -> Any:

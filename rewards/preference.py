@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,15 @@ from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.state_files import hub_file
 
-__all__ = ["HPS_FILES", "HPS_PREPROCESS", "SCALES", "load", "load_hpsv2", "load_hpsv2_1"]
+__all__ = [
+    "HPS_FILES",
+    "HPS_PREPROCESS",
+    "SCALES",
+    "load",
+    "load_hpsv2",
+    "load_hpsv2_1",
+    "load_published",
+]
 
 SCALES: dict[str, tuple[float, float]] = {
     "cos": (-1.0, 1.0),
@@ -50,7 +57,7 @@ HPS_PREPROCESS = Preprocess(
     mode="longest",
     cut=False,
 )
-HPS_FILES = {"v2.0": "HPS_v2_compressed.pt", "v2.1": "HPS_v2.1_compressed.pt"}
+HPS_FILES = {"hpsv2": "HPS_v2_compressed.pt", "hpsv2.1": "HPS_v2.1_compressed.pt"}
 
 
 def load(
@@ -85,11 +92,11 @@ def load(
     )
 
 
-def _load_version(
+def load_published(
     source: str | Path | tuple[Any, Any] | None = None,
     *,
     version: str,
-    name: str,
+    name: str = "",
     architecture: str = "ViT-H-14",
     scale: str = "cos",
     preprocess: Preprocess = HPS_PREPROCESS,
@@ -97,9 +104,10 @@ def _load_version(
     dtype: torch.dtype = torch.float32,
 ) -> EncoderReward:
     """Load one of the published files into the architecture of open_clip's list that it fills;
-    ``source``: its path, in place of the hub's, or a loaded ``(model, tokenizer)``.
+    ``version``: a key of ``HPS_FILES``, also the name unless there is another; ``source``: path of
+    the file, in place of the hub's, or a loaded ``(model, tokenizer)``.
 
-    Options and errors as in :func:`load`.
+    Other options and errors as in :func:`load`.
     """
     if not isinstance(source, tuple):
         path = Path(source) if source else hub_file("xswu/HPSv2", HPS_FILES[version])
@@ -108,8 +116,17 @@ def _load_version(
                 f"there is no file {str(path)!r}; give {HPS_FILES[version]} of xswu/HPSv2"
             )
         source = f"{architecture}:{path.resolve()}"
+    name = name or version
     return load(source, scale=scale, preprocess=preprocess, name=name, device=device, dtype=dtype)
 
 
-load_hpsv2 = partial(_load_version, version="v2.0", name="hpsv2")
-load_hpsv2_1 = partial(_load_version, version="v2.1", name="hpsv2.1")
+def load_hpsv2(source: str | Path | tuple[Any, Any] | None = None, **options: Any) -> EncoderReward:
+    """HPSv2.0; options of :func:`load_published`."""
+    return load_published(source, version="hpsv2", **options)
+
+
+def load_hpsv2_1(
+    source: str | Path | tuple[Any, Any] | None = None, **options: Any
+) -> EncoderReward:
+    """HPSv2.1; options of :func:`load_published`."""
+    return load_published(source, version="hpsv2.1", **options)

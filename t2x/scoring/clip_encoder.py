@@ -204,7 +204,7 @@ def load_clip(
         wrap = _wrap_transformers if hasattr(model, "get_image_features") else _wrap_open_clip
         return wrap(model.to(device, dtype), second, key=f"object {id(model)}")
     name = f"transformers:{source}" if processor is not None else find_clip(str(source))
-    key = (name, f"{processor or ''} {device} {dtype}")
+    key = (name, f"{device} {dtype} {processor or ''}".rstrip())
     if (found := _loaded.get(key)) is not None:
         return found
     if name.startswith("transformers:"):
