@@ -65,6 +65,7 @@ FULL_SIZE: dict[str, Factory] = {
     "clip": _clip,
     "laion-v1": _laion("laion-v1", 1),
     "laion-v2": _laion("laion-v2", 1024, 128, 64, 16, 1),
+    "vlm-rm": lambda tower: load_reward("vlm-rm", source=tower),
 }
 
 
