@@ -49,6 +49,12 @@ def test_mismatch_and_wrong_types_are_refused(reward: RewardModel, pictures: tor
         reward.score(["a"], torch.rand(1, 4, 8, 8))
     with pytest.raises(ValueError, match="floats"):
         reward.score(["a"], torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="between 0 and 255, allowed"):
+        reward.score(["a"], torch.linspace(0, 255, 192).reshape(1, 3, 8, 8))
+    with pytest.raises(ValueError, match="between -1 and 1"):
+        reward.score(["a"], torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8))
+    slightly = torch.linspace(-0.1, 1.1, 192).reshape(1, 3, 8, 8)  # as in the midst of guidance
+    assert bool(reward.score(["a"], slightly).isfinite())
     with pytest.raises(ValueError, match="images of shape"):
         reward.score(["a"], torch.rand(1, 2, 3, 8, 8))
 
