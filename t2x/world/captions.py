@@ -193,15 +193,23 @@ _TASK_WEIGHTS = {
 }
 
 
-def training_scene(rng: random.Random, *, easy: float = 0.0) -> Scene:
-    """Draw a scene without held-out pairs, stated or shown by any places that it could take;
-    ``easy`` is the share of extra one-object scenes (curriculum)."""
+def training_scene(rng: random.Random, *, easy: float = 0.0, crowded: float = 0.0) -> Scene:
+    """Draw a scene without held-out pairs, stated or shown by any places that it could take.
+
+    ``easy`` is the share of extra one-object scenes (curriculum), ``crowded`` that of extra scenes
+    of several groups with three or more objects in all, which are rare otherwise.
+    """
     while True:
-        if rng.random() < easy:
+        draw = rng.random()
+        if draw < easy:
             task = rng.choice(("single_object", "colors"))
+        elif draw >= 1 - crowded:
+            task = "mixed"
         else:
             task = rng.choices(list(_TASK_WEIGHTS), list(_TASK_WEIGHTS.values()))[0]
         scene = sample_scene(task, rng)
+        if draw >= 1 - crowded and (len(scene.groups) < 2 or scene.num_objects < 3):
+            continue
         if fits_training(scene):
             return scene
 
@@ -248,14 +256,15 @@ def sample_told_layout(seed: int) -> tuple[str, list[Placed]]:
     return STYLES[style](scene, placed, rng), placed
 
 
-def sample_pair(seed: int, *, easy: float = 0.0) -> WebPair:
+def sample_pair(seed: int, *, easy: float = 0.0, crowded: float = 0.0) -> WebPair:
     """Draw the generator's training sample number ``seed``; none shows or tells a held-out pair.
+    ``easy`` and ``crowded`` are those of :func:`training_scene`.
 
     Texts are not split: plain captions may be, word for word, prompts of validation and test. The
     embedded emoji-flow saw samples of an earlier version, which placed three groups freely.
     """
     rng = random.Random(seed)
-    scene = training_scene(rng, easy=easy)
+    scene = training_scene(rng, easy=easy, crowded=crowded)
     if rng.random() < _SNAPSHOT_FRACTION:
         style = rng.choices(list(_SNAPSHOT_STYLES), list(_SNAPSHOT_STYLES.values()))[0]
         text = STYLES[style](scene, place(scene, rng), rng)
