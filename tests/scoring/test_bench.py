@@ -36,10 +36,11 @@ def test_together_is_one_pass_and_alone_is_one_each() -> None:
 
 def test_the_ratios_are_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of 3, 2, 1, 1 seconds together and alone; the first round does not count."""
+    three = dict(list(FULL_SIZE.items())[:3])
     times = iter([90, 90, 90, 90, 3, 2, 1, 1, 4, 2, 2, 2, 2.2, 2, 1, 1])
     monkeypatch.setattr(bench, "_seconds", lambda *a, **k: float(next(times)))
     tower = Counted()
-    result = bench_shared((tower.model, tower.tokenizer), pictures=2, size=64, repeats=3)
+    result = bench_shared((tower.model, tower.tokenizer), three, pictures=2, size=64, repeats=3)
     assert result["shared_over_single"] == pytest.approx(1.5)  # of 1.5, 2, 1.1
     assert result["alone_over_shared"] == pytest.approx(1.5)  # of 4/3, 6/4, 4/2.2
     assert result["shared"] == {"seconds": 3, "pictures_per_second": pytest.approx(2 / 3)}
@@ -55,7 +56,7 @@ def test_no_prompt_is_timed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_seconds", watch)
     tower = Counted()
     bench_shared((tower.model, tower.tokenizer), pictures=2, size=64, repeats=2)
-    assert len(seen) == len(set(seen)) == 2 * 3 * 4
+    assert len(seen) == len(set(seen)) == 2 * 3 * (1 + len(FULL_SIZE))
 
 
 def test_embedded_rewards_have_a_speed_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
