@@ -100,9 +100,7 @@ def test_samples_come_in_order_the_easy_ones_once(
         *((first + i, 0.0) for i in range(2, 5)),
     ]
     crowded = emoji_flow.CROWDED
-    texts = [
-        sample_pair(first + i, easy=emoji_flow.EASY, crowded=crowded).text for i in range(2)
-    ]
+    texts = [sample_pair(first + i, easy=emoji_flow.EASY, crowded=crowded).text for i in range(2)]
     texts += [sample_pair(first + i, crowded=crowded).text for i in (2, 3, 4, 2, 3, 4, 2)]
     assert torch.equal(ids, tokenize(tokenizer, texts))
     pools[1].load_state_dict({"drawn": 4})
