@@ -16,10 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from t2x import __version__
+from t2x.commands.bench import bench
 from t2x.commands.console import note
 from t2x.commands.demo import demo
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
+from t2x.commands.rewards import rewards
 from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
 from t2x.commands.world import world
@@ -38,7 +40,9 @@ app.command()(demo)
 app.command()(rewrite)
 app.command()(generate)
 app.command()(score)
+app.command()(rewards)
 app.command("list")(list_names)
+app.add_typer(bench, name="bench")
 app.add_typer(world, name="world")
 
 

@@ -8,7 +8,8 @@ through ``quantize``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,28 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.PngImagePlugin import PngInfo
 
 from t2x.errors import T2XError
+from t2x.registry import missing_dependency
 
 if TYPE_CHECKING:
     from t2x.types import Media
 
-__all__ = ["from_pil", "load_picture", "quantize", "save_png", "to_pil"]
+__all__ = [
+    "PICTURE_SUFFIXES",
+    "VIDEO_SUFFIXES",
+    "from_pil",
+    "load_media",
+    "load_picture",
+    "quantize",
+    "save_png",
+    "spaced",
+    "to_pil",
+]
+
+PICTURE_SUFFIXES = tuple(
+    f".{kind}"
+    for kind in ["png", "apng", "jpg", "jpeg", "webp", "gif", "avif", "bmp", "tif", "tiff"]
+)
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi")  # read by PyAV
 
 
 def quantize(media: Media) -> Media:
@@ -66,15 +84,80 @@ def load_picture(path: str | Path) -> torch.Tensor:
 
     Raises ``T2XError`` for a file that is missing, unreadable or no picture.
     """
+    with _readable(Path(path)), Image.open(path) as image:
+        image.load()
+        return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+
+
+def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
+    """Read a picture as (1, 3, H, W), an animated GIF, PNG, WebP or AVIF, or a video file, as
+    (1, F, 3, H, W): float32 in [0, 1].
+
+    Of more than ``max_frames`` frames so many are kept, evenly spaced, the first and the last among
+    them. Video files need PyAV: ``MissingDependencyError`` without. Raises ``T2XError`` for a file
+    that is missing, unreadable or neither.
+    """
     path = Path(path)
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        with _readable(path):
+            return _from_bytes(_decode_video(path, max_frames)).unsqueeze(0)
+    with _readable(path), Image.open(path) as image:
+        count = int(getattr(image, "n_frames", 1))
+        if count == 1 or image.format not in ("GIF", "PNG", "WEBP", "AVIF"):
+            image.load()
+            return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+        frames = []
+        for number in spaced(count, max_frames):
+            image.seek(number)
+            frames.append(_rgb_bytes(image.copy()))
+        return _from_bytes(torch.cat(frames)).unsqueeze(0)
+
+
+def spaced(count: int, wanted: int | None) -> list[int]:
+    """Numbers of ``wanted`` of ``count`` frames, evenly spaced, with the first and the last; all if
+    None, the middle one for 1."""
+    if wanted is None or count <= wanted:
+        return list(range(count))
+    if wanted == 1:
+        return [count // 2]
+    return [round(i * (count - 1) / (wanted - 1)) for i in range(wanted)]
+
+
+def _decode_video(path: Path, max_frames: int) -> torch.Tensor:
+    """Frames of a video file, (F, 3, H, W) bytes: one pass to count them, one to keep some."""
+    try:
+        import av
+    except ModuleNotFoundError as error:
+        raise missing_dependency(error) from error
+    frames = []
+    try:
+        with av.open(str(path)) as video:
+            if not video.streams.video:
+                raise ValueError("it holds no pictures")
+            count = sum(1 for _ in video.decode(video=0))
+        kept = set(spaced(count, max_frames))
+        with av.open(str(path)) as video:
+            for number, frame in enumerate(video.decode(video=0)):
+                if number in kept:
+                    frames.append(torch.from_numpy(frame.to_ndarray(format="rgb24")))
+    except av.FFmpegError as error:
+        raise ValueError(str(error)) from error
+    if not frames:
+        raise ValueError("it holds no frame")
+    return torch.stack(frames).permute(0, 3, 1, 2).contiguous()
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what decoders raise into an error that names the file."""
     if not path.exists():
         raise T2XError(f"there is no file {str(path)!r}; give the path of a picture")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
-                image.load()
-                return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+            yield
+    except T2XError:
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise T2XError(f"{str(path)!r} has too many pixels to be read safely: {error}") from error
     except UnidentifiedImageError as error:

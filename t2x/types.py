@@ -74,12 +74,13 @@ class Rewrite:
 class Context:
     """What a reward may need beside prompt and media: optional fields with one entry per sample.
 
-    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1]. ``mask``: (N, 1, H, W), 1 = keep.
-    ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1]. ``questions``: yes/no questions per sample.
-    ``user``: ids for personal rewards. ``fps``: frames per second.
+    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1] or a list of (1, 3, H, W).
+    ``mask``: (N, 1, H, W), 1 = keep. ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1].
+    ``questions``: yes/no questions per sample. ``user``: ids for personal rewards. ``fps``: frames
+    per second.
     """
 
-    source: Tensor | None = None
+    source: Media | None = None
     mask: Tensor | None = None
     boxes: Tensor | None = None
     questions: Sequence[Sequence[str]] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import sys
@@ -13,13 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from t2x import registry
 from t2x.cli import run
 from t2x.commands.console import Meter, job_progress
 from t2x.errors import T2XError
 from t2x.media import load_picture, save_png
-from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.testing import FakeGenerator, FakeReward, FakeRewriter, tiny_open_clip
 from t2x.types import Rewrite
 
 COMMANDS = (
@@ -28,7 +30,10 @@ COMMANDS = (
     "rewrite",
     "generate",
     "score",
+    "rewards",
     "list",
+    "bench",
+    "bench score",
     "world",
     "world train",
     "world eval",
@@ -69,7 +74,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "world"):
+    if command not in ("", "bench", "world"):
         assert "--json" in out
 
 
@@ -104,6 +109,12 @@ def test_version(t2x):
         (("score", "text.png", "-p", "cat", "-r", "bright"), 1, "is no picture"),
         (("score", "a.png", "b.png", "c.png", "-p", "x", "-p", "y"), 1, "got 2 prompts for 3"),
         (("score", "a.png", "-p", "", "-r", "bright"), 1, "the prompt is empty"),
+        (("score", "a.png", "-r", "bright"), 1, "no prompt was given"),
+        (("score", "a.png", "-p", "x", "--prompts", "text.png"), 1, "one of both"),
+        (("score", "a.png", "--prompts", "gone.txt"), 1, "cannot read the prompts in 'gone.txt'"),
+        (("score", "a.png", "-p", "x", "--json", "--csv"), 1, "give one of them"),
+        (("score", "a.png", "-p", "x", "-r", "bright", "--sort", "clip"), 1, "none of the rewards"),
+        (("bench", "score", "--architecture", "ViT-0"), 1, "no architecture 'ViT-0'"),
         (("score", "a.png", "-p", "x", "-r", ","), 1, "no reward was named"),
         (("score", "a.png", "-p", "x", "-r", "clipp"), 1, "did you mean 'clip'"),
         (("list", "rewads"), 1, "did you mean 'rewards'"),
@@ -238,8 +249,6 @@ def test_a_long_job_says_where_it_is_now_and_then(monkeypatch, capsys):
 
 
 def test_generate_writes_pictures_with_their_prompt_inside(t2x):
-    from PIL import Image
-
     arguments = ("-n", 2, "--seed", 7, "--size", "4x6", "--out", "o", "--json")
     code, out, _ = t2x("generate", *ODD, *GENERATOR, *arguments)
     rows = json.loads(out)
@@ -322,6 +331,95 @@ def test_score_pairs_pictures_with_prompts_and_nan_is_null(t2x):
     assert code == 0 and scores == [pytest.approx(0.2), None]
     code, out, _ = t2x("score", "a.png", "b.png", *prompts, "-r", "bright")
     assert code == 0 and "0.2000" in out and "not measured" in out
+
+
+def levels(**pictures: float) -> None:
+    for name, level in pictures.items():
+        save_png(torch.full((3, 4, 4), level), f"d/{name}.png")
+
+
+def test_score_keeps_what_can_be_scored_and_leaves_with_1(t2x):
+    levels(a=0.2, b=0.6)
+    Path("d/c.png").write_text("no picture")
+    code, out, err = t2x("score", "d", "-p", "cat", "-r", "bright", "--json")
+    rows = json.loads(out)
+    assert code == 1 and "1 of 3 files have no score" in err.splitlines()[-1]
+    assert [row.get("scores", {}).get("bright") for row in rows[:2]] == pytest.approx([0.2, 0.6])
+    assert rows[2] == {"picture": "d/c.png", "prompt": "cat", "error": rows[2]["error"]}
+    assert "is no picture" in rows[2]["error"]
+    code, out, _ = t2x("score", "d", "-p", "cat", "-r", "bright")
+    assert code == 1 and "0.6000" in out and "no picture" in " ".join(out.split())
+
+
+def test_score_as_csv_reads_prompts_from_a_file(t2x):
+    levels(a=0.2, b=0.6, c=0.4)
+    Path("d/c.png").write_text("no picture")
+    Path("p.txt").write_text('one, "two"\nunknown\n猫\n', encoding="utf-8")
+    code, out, _ = t2x("score", "d", "--prompts", "p.txt", "--rewards", "bright", "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 1 and [row["prompt"] for row in rows] == ['one, "two"', "unknown", "猫"]
+    assert float(rows[0]["bright"]) == pytest.approx(0.2) and not rows[0]["error"]
+    assert rows[1]["bright"] == rows[2]["bright"] == "" and "no picture" in rows[2]["error"]
+
+
+def test_score_of_pairs_needs_no_prompt(t2x):
+    levels(a=0.2, b=0.6)
+    pairs = [{"picture": "d/b.png", "prompt": "x"}, {"picture": "d/a.png", "prompt": "unknown"}]
+    Path("p.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    code, out, _ = t2x("score", "p.jsonl", "-r", "bright", "--json")
+    rows = json.loads(out)
+    assert code == 0 and [row["prompt"] for row in rows] == ["x", "unknown"]
+    assert [row["scores"]["bright"] for row in rows] == [pytest.approx(0.6), None]
+
+
+def test_score_draws_a_sheet_and_prints_a_page_sorted_by_a_reward(t2x):
+    levels(a=0.2, b=0.6)
+    arguments = ("-p", "cat", "-r", "bright,bright", "--sort", "bright", "--sheet", "o/s.png")
+    code, out, err = t2x("score", "d", *arguments, "--html")
+    assert code == 0 and out.startswith("<!doctype html>") and "written: o/s.png" in err
+    assert out.index("d/b.png") < out.index("d/a.png")
+    assert load_picture("o/s.png").shape[1] == 3
+    Path("file").touch()
+    code, _, err = t2x("score", "d", *arguments[:-1], "file/s.png")
+    assert code == 1 and "cannot write" in err.splitlines()[-1]
+
+
+def test_score_takes_videos(t2x):
+    frames = [Image.new("RGB", (8, 8), (v, v, v)) for v in (51, 153)]
+    frames[0].save("v.gif", save_all=True, append_images=frames[1:], duration=100)
+    code, out, _ = t2x("score", "v.gif", "-p", "cat", "-r", "bright,motion", "--json")
+    (row,) = json.loads(out)
+    assert code == 0 and row["scores"]["bright"] == pytest.approx(0.4, abs=0.01)
+    assert row["scores"]["motion"] == pytest.approx(0.4, abs=0.01)
+
+
+def test_rewards_lists_every_name_with_its_facts(t2x):
+    code, out, _ = t2x("rewards", "--json")
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert code == 0 and list(rows) == registry.known_names("rewards")
+    assert rows["clip"]["range"] == [-1, 1] and rows["clip"]["differentiable"] is True
+    assert rows["ocr"]["extra"] == "ocr" and rows["motion"]["modality"] == "video"
+    assert all(row["direction"] == "higher is better" for row in rows.values())
+    assert rows["bright"]["measures"] is None  # a plugin
+    code, out, _ = t2x("rewards")
+    assert code == 0 and all(name[:4] in out for name in rows)
+
+
+def test_bench_prints_the_ratio_and_every_reward(t2x, monkeypatch):
+    from t2x.scoring import bench
+
+    tower = tiny_open_clip(size=224)
+    tower[0].visual.output_dim = 16
+    monkeypatch.setattr(bench, "random_tower", lambda *a, **k: tower)
+    monkeypatch.setattr(bench, "known_names", lambda kind: ["bright", "nothing"])
+    code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1, "--json")
+    result = json.loads(out)
+    assert code == 0 and result["shared_over_single"] > 0 and result["threads"] == 1
+    assert set(result["full_size"]["alone"]) == set(bench.FULL_SIZE)
+    assert result["embedded"]["bright"]["pictures_per_second"] > 0
+    assert "unknown reward" in result["embedded"]["nothing"]["error"]
+    code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1)
+    assert code == 0 and "shared_over_single" in out and "laion-v2" in out
 
 
 def test_world_train_passes_its_options_on(t2x, monkeypatch):

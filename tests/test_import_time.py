@@ -32,6 +32,7 @@ def test_the_probe_sees_a_heavy_package():
         "import t2x.rewards, t2x.train, t2x.apps",
         "from t2x.cli import run; assert run(['--help']) == 0",
         "from t2x.cli import run; assert run(['list']) == 0",
+        "from t2x.cli import run; assert run(['rewards']) == 0",
         "from t2x.cli import run; assert run(['rewrite', '--help']) == 0",
         "from t2x.cli import run; assert run(['world', 'eval', '--help']) == 0",
     ],

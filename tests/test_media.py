@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from t2x.errors import T2XError
-from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
+from t2x.errors import MissingDependencyError, T2XError
+from t2x.media import from_pil, load_media, load_picture, quantize, save_png, spaced, to_pil
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -140,3 +140,75 @@ def test_a_picture_with_absurdly_many_pixels_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     with pytest.raises(T2XError, match="too many pixels"):
         load_picture(tmp_path / "bomb.png")
+
+
+LEVELS = (0, 51, 102, 204)
+
+
+@pytest.mark.parametrize("suffix", ["gif", "png", "webp"])
+def test_animations_are_videos(tmp_path, suffix):
+    """Frames that hold only what changed are given whole."""
+    frames = [Image.new("RGB", (8, 6), (v, v, v)) for v in LEVELS]
+    for frame in frames:
+        frame.putpixel((0, 0), (255, 255, 255))
+    path = tmp_path / f"a.{suffix}"
+    options = {"lossless": True} if suffix == "webp" else {}
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=50, **options)
+    video = load_media(path)
+    assert video.shape == (1, 4, 3, 6, 8) and video.dtype == torch.float32
+    assert (video[0, :, 0, 3, 3] * 255).round().tolist() == list(LEVELS)
+    assert (video[0, :, 0, 0, 0] == 1).all()
+    few = load_media(path, max_frames=2)
+    assert torch.equal(few, video[:, [0, 3]])
+
+
+def test_a_still_picture_is_a_picture(tmp_path):
+    picture = torch.rand(1, 3, 5, 4).mul(255).round() / 255
+    save_png(picture, tmp_path / "a.png")
+    assert torch.equal(load_media(tmp_path / "a.png"), picture)
+    Image.new("RGB", (4, 3)).save(tmp_path / "one.gif", save_all=True)
+    assert load_media(tmp_path / "one.gif").shape == (1, 3, 3, 4)
+
+
+def test_an_animation_that_breaks_off_is_one_line(tmp_path):
+    frames = [Image.effect_noise((32, 32), 50).convert("RGB") for _ in range(3)]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    cut = tmp_path / "cut.gif"
+    cut.write_bytes((tmp_path / "a.gif").read_bytes()[:1800])
+    for bad in (cut, tmp_path / "gone.gif", tmp_path / "gone.mp4"):
+        with pytest.raises(T2XError) as error:
+            load_media(bad)
+        assert "\n" not in str(error.value) and bad.name in str(error.value)
+
+
+def test_spaced_keeps_the_ends():
+    assert spaced(5, None) == spaced(5, 9) == [0, 1, 2, 3, 4]
+    assert spaced(9, 3) == [0, 4, 8] and spaced(9, 1) == [4] and spaced(100, 2) == [0, 99]
+
+
+def test_a_video_file_without_its_reader_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    (tmp_path / "a.mp4").write_bytes(b"x")
+    with pytest.raises(MissingDependencyError, match=r"t2x\[video\]"):
+        load_media(tmp_path / "a.mp4")
+
+
+@pytest.mark.extra("video")
+def test_a_video_file_gives_its_frames(tmp_path):
+    import av
+
+    path = tmp_path / "a.mp4"
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("mpeg4", rate=8)
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        for level in LEVELS:
+            pixels = np.full((16, 32, 3), level, np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        file.mux(stream.encode())
+    video = load_media(path)
+    assert video.shape == (1, 4, 3, 16, 32)
+    assert video.mean((0, 2, 3, 4)).mul(255).tolist() == pytest.approx(LEVELS, abs=6)
+    assert torch.equal(load_media(path, max_frames=2), video[:, [0, 3]])
+    (tmp_path / "b.mp4").write_bytes(b"no video")
+    with pytest.raises(T2XError, match="cannot read"):
+        load_media(tmp_path / "b.mp4")

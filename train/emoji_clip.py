@@ -128,7 +128,7 @@ def load_drawer(folder: Path | None) -> Any:
         return None
     from diffusers import StableDiffusionPipeline
 
-    return StableDiffusionPipeline.from_pretrained(folder, torch_dtype=torch.float32)
+    return StableDiffusionPipeline.from_pretrained(folder, dtype=torch.float32)
 
 
 def spoil(shown: Sequence[Shown], number: int, drawer: Any, *, clean: float = 0.3) -> Tensor:

@@ -236,9 +236,7 @@ def main(
     unet = build_unet()
     if start:
         unet.load_state_dict(
-            UNet2DConditionModel.from_pretrained(
-                start / "unet", torch_dtype=torch.float32
-            ).state_dict()
+            UNet2DConditionModel.from_pretrained(start / "unet", dtype=torch.float32).state_dict()
         )
     # Plain attention: at these sizes the fused kernel's backward pass takes a fifth of a step on a
     # CPU.

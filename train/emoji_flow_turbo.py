@@ -205,7 +205,7 @@ def main(
     budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
     source, base = teacher_source(teacher)
-    pipeline = StableDiffusionPipeline.from_pretrained(source, torch_dtype=torch.float32)
+    pipeline = StableDiffusionPipeline.from_pretrained(source, dtype=torch.float32)
     pipeline.unet.requires_grad_(False).to(memory_format=torch.channels_last)
     unet = student_unet(pipeline.unet).requires_grad_(True).to(memory_format=torch.channels_last)
     ema = Ema(unet, 0.998)

@@ -1,65 +1,169 @@
-"""``t2x score``: how well pictures fit prompts, by one reward or several."""
+"""``t2x score``: how well pictures and videos fit prompts, by one reward or several."""
 
 from __future__ import annotations
 
+import csv
+import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from t2x.commands.console import check_prompts, print_json, print_table, split_names
+from t2x.commands.console import (
+    check_prompts,
+    note,
+    plain,
+    print_json,
+    print_table,
+    progress,
+    split_names,
+)
 from t2x.errors import T2XError
+
+if TYPE_CHECKING:
+    from t2x.evaluation.scores import Row
 
 __all__ = ["score"]
 
 
 def score(
-    pictures: Annotated[list[Path], typer.Argument(help="PNG, JPEG or WebP files.")],
-    prompts: Annotated[
-        list[str],
-        typer.Option("--prompt", "-p", help="The user's own prompt: one for all, or one each."),
+    pictures: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pictures, videos, folders of them, or JSONL files with a "
+            '{"picture": ..., "prompt": ...} per line.'
+        ),
     ],
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", "-p", help="The user's own prompt: one for all, or one each."),
+    ] = None,
+    prompts_file: Annotated[
+        Path | None, typer.Option("--prompts", help="Text file with one prompt per line instead.")
+    ] = None,
     rewards: Annotated[
-        str, typer.Option("--reward", "-r", help="Names from `t2x list`, with commas between.")
+        str,
+        typer.Option(
+            "--rewards", "--reward", "-r", help="Names from `t2x rewards`, with commas between."
+        ),
     ] = "clip,hps,aesthetic,vqa",
+    sort: Annotated[
+        str | None, typer.Option(help="Reward that sorts sheet and page; the first one without.")
+    ] = None,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Write a contact sheet to this PNG, the best first.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Print a page with the contact sheet inside.")
+    ] = False,
 ) -> None:
-    """Score pictures against prompts; higher is better, and what cannot be measured says so."""
-    check_prompts(prompts)
-    if len(prompts) not in (1, len(pictures)):
-        raise T2XError(
-            f"got {len(prompts)} prompts for {len(pictures)} pictures; give one, or one for each"
-        )
-    texts = prompts * len(pictures) if len(prompts) == 1 else prompts
-    names = split_names(rewards, "reward", "--reward clip,vqa")
-    columns = _score(names, texts, pictures)
-    rows = [
-        {
-            "picture": str(path),
-            "prompt": text,
-            "scores": {name: values[i] for name, values in columns.items()},
-        }
-        for i, (path, text) in enumerate(zip(pictures, texts, strict=True))
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(
-            "",
-            ("picture", "prompt", *names),
-            [
-                (path, text, *(columns[name][i] for name in names))
-                for i, (path, text) in enumerate(zip(pictures, texts, strict=True))
-            ],
-        )
+    """Score pictures against prompts; higher is better, and what cannot be measured says so.
+
+    A file that cannot be read or scored is a line with the reason, and the exit code is 1.
+    """
+    if as_json + as_csv + as_html > 1:
+        raise T2XError("--json, --csv and --html each fill the output; give one of them")
+    texts = _prompts(prompts, prompts_file, pictures)
+    names = list(dict.fromkeys(split_names(rewards, "reward", "--rewards clip,vqa")))
+    by = names[0] if sort is None else sort
+    if by not in names:
+        raise T2XError(f"--sort {by!r} is none of the rewards: {', '.join(names)}")
+    rows = _score(pictures, texts, names, thumbnails=as_html or sheet is not None)
+    failed = [row for row in rows if row.error]
+    if failed and len(rows) == 1:
+        raise T2XError(failed[0].error)
+    _print(rows, names, by, as_json=as_json, as_csv=as_csv, as_html=as_html)
+    if sheet is not None:
+        _write_sheet(rows, by, sheet)
+    if failed:
+        raise T2XError(f"{len(failed)} of {len(rows)} files have no score; see 'error'")
 
 
-def _score(names: list[str], texts: list[str], pictures: list[Path]) -> dict[str, list[float]]:
-    from t2x.media import load_picture
+def _prompts(given: list[str] | None, file: Path | None, pictures: Sequence[Path]) -> list[str]:
+    if given and file is not None:
+        raise T2XError("give --prompt or --prompts FILE, one of both")
+    if file is not None:
+        try:
+            return file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise T2XError(f"cannot read the prompts in {str(file)!r}: {error}") from error
+    if given:
+        check_prompts(given)
+    elif not all(path.suffix.lower() == ".jsonl" for path in pictures):
+        raise T2XError("no prompt was given; add --prompt TEXT, --prompts FILE, or score a JSONL")
+    return given or []
+
+
+def _score(
+    pictures: Sequence[Path], texts: Sequence[str], names: Sequence[str], *, thumbnails: bool
+) -> list[Row]:
+    from t2x.evaluation.scores import find_items, score_items
     from t2x.registry import load_reward
-    from t2x.scoring.ensemble import RewardEnsemble
 
-    media = [load_picture(path) for path in pictures]
-    ensemble = RewardEnsemble([load_reward(name) for name in names])  # shares the encoders
-    columns = ensemble.components(texts, media).values()
-    return {name: column.tolist() for name, column in zip(names, columns, strict=True)}
+    items = find_items(pictures, texts)
+    loaded = {name: load_reward(name) for name in names}
+    if len(items) <= 1:
+        return score_items(items, loaded, thumbnails=thumbnails)
+    with progress() as show:
+        return score_items(
+            items, loaded, thumbnails=thumbnails, progress=lambda i, n: show("scored", i, n)
+        )
+
+
+def _print(
+    rows: Sequence[Row],
+    names: Sequence[str],
+    by: str,
+    *,
+    as_json: bool,
+    as_csv: bool,
+    as_html: bool,
+) -> None:
+    if as_html:
+        from t2x.evaluation.contact_sheet import scores_page
+
+        sys.stdout.write(scores_page(rows, by))
+    elif as_json:
+        print_json([_record(row) for row in rows])
+    elif as_csv:
+        _print_csv(rows, names)
+    else:
+        failures = any(row.error for row in rows)
+        columns = ("picture", "prompt", *names, *(["error"] if failures else []))
+        print_table("", columns, [_cells(row, names, failures) for row in rows])
+
+
+def _record(row: Row) -> dict[str, object]:
+    record: dict[str, object] = {"picture": row.item.picture, "prompt": row.item.prompt}
+    if row.error:
+        return {**record, "error": row.error}
+    return {**record, "scores": row.scores}
+
+
+def _cells(row: Row, names: Sequence[str], failures: bool) -> list[object]:
+    scores = ["" if row.error else row.scores[name] for name in names]
+    return [row.item.picture, row.item.prompt, *scores, *([row.error] if failures else [])]
+
+
+def _print_csv(rows: Sequence[Row], names: Sequence[str]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["picture", "prompt", *names, "error"])
+    for row in rows:
+        scores = [row.scores.get(name, math.nan) for name in names]
+        values = ["" if math.isnan(value) else repr(value) for value in scores]
+        writer.writerow(plain([row.item.picture, row.item.prompt, *values, row.error]))
+
+
+def _write_sheet(rows: Sequence[Row], by: str, path: Path) -> None:
+    from t2x.evaluation.contact_sheet import draw_contact_sheet
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_contact_sheet(rows, by).save(path, format="PNG")
+    except OSError as error:
+        raise T2XError(f"cannot write {str(path)!r}: {error}") from error
+    note(f"written: {path}")

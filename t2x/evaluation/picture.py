@@ -42,7 +42,7 @@ NAME = Lettering(18, INK)
 SMALL = Lettering(15, MUTED)
 SUMMARY = Lettering(22, INK, bold=True)
 
-__all__ = ["draw_comparison"]
+__all__ = ["draw_comparison", "fitted", "fitted_size"]
 
 
 def draw_comparison(result: SideBySide) -> Image.Image:
@@ -102,10 +102,10 @@ def _grid(result: SideBySide) -> _Grid:
     columns = math.ceil(math.sqrt(count))
     width = (PANEL - GAP * (columns - 1)) // columns
     shown = [image for arm in ARMS for image in result.pictures[arm][:count]]
-    return _Grid(count, columns, width, max(_fitted_size(image, width)[1] for image in shown))
+    return _Grid(count, columns, width, max(fitted_size(image, width)[1] for image in shown))
 
 
-def _fitted_size(image: Image.Image, cell: int) -> tuple[int, int]:
+def fitted_size(image: Image.Image, cell: int) -> tuple[int, int]:
     """Width and height of a picture enlarged by a whole number, or shrunk, to fit into a square."""
     longest = max(image.size)
     if longest <= cell:
@@ -114,11 +114,11 @@ def _fitted_size(image: Image.Image, cell: int) -> tuple[int, int]:
     return max(1, image.width * cell // longest), max(1, image.height * cell // longest)
 
 
-def _fitted(image: Image.Image, cell: int) -> Image.Image:
+def fitted(image: Image.Image, cell: int) -> Image.Image:
     """Enlarge with nearest neighbour, or shrink smoothly."""
     small = max(image.size) <= cell
     method = Image.Resampling.NEAREST if small else Image.Resampling.LANCZOS
-    return image.convert("RGB").resize(_fitted_size(image, cell), method)
+    return image.convert("RGB").resize(fitted_size(image, cell), method)
 
 
 def _draw_title(draw: ImageDraw.ImageDraw, result: SideBySide, arm: str, left: int) -> None:
@@ -149,7 +149,7 @@ def _draw_pictures(
     shown = zip(result.seeds, result.pictures[arm], strict=True)
     for index, (seed, image) in zip(range(grid.count), shown, strict=False):
         x, y = (a + b for a, b in zip(at, grid.corner(index), strict=True))
-        picture = _fitted(image, grid.width)
+        picture = fitted(image, grid.width)
         x += (grid.width - picture.width) // 2
         sheet.paste(picture, (x, y))
         draw.rectangle((x - 1, y - 1, x + picture.width, y + picture.height), outline=FRAME)

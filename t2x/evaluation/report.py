@@ -6,20 +6,14 @@ security policy forbids it to load anything.
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Mapping
-from html import escape
-from importlib.resources import files
-from string import Template
 from typing import TYPE_CHECKING, Any
 
+from t2x.evaluation.html import data_url, escaped, fill_page
 from t2x.evaluation.side_by_side import ARMS
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from t2x.evaluation.side_by_side import RewardColumn, SideBySide
 
 _TITLE = 80  # characters of the prompt in the browser's tab
@@ -29,12 +23,12 @@ __all__ = ["report_page"]
 
 def report_page(result: SideBySide) -> str:
     """Write the page. The same result gives the same text; seconds are left out."""
-    template = Template((files("t2x.evaluation") / "page.html").read_text(encoding="utf-8"))
     prompt = result.prompt if len(result.prompt) <= _TITLE else f"{result.prompt[:_TITLE]}..."
-    return template.substitute(
-        title=_text(f"t2x: {prompt}"),
-        heading=_text(result.prompt if len(result.prompt) <= 3 * _TITLE else prompt),
-        summary=_text(result.summary()),
+    return fill_page(
+        "page.html",
+        title=escaped(f"t2x: {prompt}"),
+        heading=escaped(result.prompt if len(result.prompt) <= 3 * _TITLE else prompt),
+        summary=escaped(result.summary()),
         fairness=_fairness(result),
         arms="\n".join(_arm(result, arm) for arm in ARMS),
         pairs="\n".join(_pair(result, i) for i in range(len(result.seeds))),
@@ -43,11 +37,6 @@ def report_page(result: SideBySide) -> str:
         settings=_settings(result),
         again=_again(result),
     )
-
-
-def _text(value: object) -> str:
-    """Escape; half surrogate pairs, which no file can hold, become question marks."""
-    return escape(str(value).encode("utf-8", "replace").decode("utf-8"))
 
 
 def _fairness(result: SideBySide) -> str:
@@ -64,17 +53,17 @@ def _fairness(result: SideBySide) -> str:
 def _arm(result: SideBySide, arm: str) -> str:
     rewritten = arm == "rewritten"
     status = result.rewrite.status if rewritten else ""
-    badge = f'<span class="status {_text(status)}">{_text(status)}</span>' if rewritten else ""
+    badge = f'<span class="status {escaped(status)}">{escaped(status)}</span>' if rewritten else ""
     prompt = result.rewrite.text if rewritten else result.prompt
     more = ""
     if rewritten and result.rewrite.negative:
-        more += f'<p class="muted">Negative prompt: {_text(result.rewrite.negative)}</p>'
+        more += f'<p class="muted">Negative prompt: {escaped(result.rewrite.negative)}</p>'
     if rewritten and not result.changed:
         more += '<p class="muted">The user\'s own words were used again.</p>'
-        more += "".join(f'<p class="muted">Why: {_text(reason)}</p>' for reason in result.reasons)
+        more += "".join(f'<p class="muted">Why: {escaped(reason)}</p>' for reason in result.reasons)
     return (
         f'<div class="arm {arm}"><h3>{arm.capitalize()}{badge}</h3>'
-        f'<p class="prompt">{_text(prompt)}</p>{more}</div>'
+        f'<p class="prompt">{escaped(prompt)}</p>{more}</div>'
     )
 
 
@@ -83,7 +72,7 @@ def _pair(result: SideBySide, index: int) -> str:
     seed = result.seeds[index]
     shots = "\n".join(
         f'<figure><img class="shot" alt="{arm}, seed {seed}" '
-        f'src="{_data_url(result.pictures[arm][index])}"><figcaption>{arm}</figcaption></figure>'
+        f'src="{data_url(result.pictures[arm][index])}"><figcaption>{arm}</figcaption></figure>'
         for arm in ARMS
     )
     rows = "\n".join(_pair_row(reward, index) for reward in result.rewards)
@@ -97,15 +86,9 @@ def _pair_row(reward: RewardColumn, index: int) -> str:
     before, after = reward.original[index], reward.rewritten[index]
     kind = "better" if after > before else "worse" if after < before else ""
     return (
-        f'<tr><td>{_text(reward.name)}</td><td class="n">{_number(before)}</td>'
+        f'<tr><td>{escaped(reward.name)}</td><td class="n">{_number(before)}</td>'
         f'<td class="n {kind}">{_number(after)}</td></tr>'
     )
-
-
-def _data_url(image: Image) -> str:
-    buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, format="PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def _score_table(result: SideBySide) -> str:
@@ -135,9 +118,9 @@ def _score_row(reward: RewardColumn) -> str:
     change = reward.difference
     kind = "better" if change > 0 else "worse" if change < 0 else ""
     low, high = (f"{end:g}" if math.isfinite(end) else "open" for end in reward.range)
-    about = f"{_text(reward.scale)} <span class=muted>({low} to {high})</span>"
+    about = f"{escaped(reward.scale)} <span class=muted>({low} to {high})</span>"
     if reward.problem:
-        about = f'<span class="muted">not measured: {_text(reward.problem)}</span>'
+        about = f'<span class="muted">not measured: {escaped(reward.problem)}</span>'
     elif reward.missing:
         about += f'<br><span class="muted">{reward.missing} scores not measured</span>'
     bars = "".join(
@@ -147,7 +130,7 @@ def _score_row(reward: RewardColumn) -> str:
     )
     signed = f"{change:+.4f}" if change else _number(change)
     return (
-        f"<tr><td>{_text(reward.name)}{bars}</td>"
+        f"<tr><td>{escaped(reward.name)}{bars}</td>"
         + "".join(f'<td class="n">{_number(means[arm])}</td>' for arm in ARMS)
         + f'<td class="n {kind}">{signed if math.isfinite(change) else _number(change)}</td>'
         + f'<td class="n">{reward.won} / {reward.lost}</td><td>{about}</td></tr>'
@@ -162,15 +145,17 @@ def _rewrite(result: SideBySide) -> str:
     rewrite = result.rewrite
     rows = "\n".join(
         f'<tr><td class="{"better" if check.passed else "worse"}">'
-        f"{'passed' if check.passed else 'not passed'}</td><td>{_text(check.name)}</td>"
-        f"<td>{_text(check.reason)}</td></tr>"
+        f"{'passed' if check.passed else 'not passed'}</td><td>{escaped(check.name)}</td>"
+        f"<td>{escaped(check.reason)}</td></tr>"
         for check in rewrite.checks
     )
-    parts = [f"<p>{_text(rewrite.model_id)}, seed {rewrite.seed}, status {rewrite.status}.</p>"]
+    parts = [f"<p>{escaped(rewrite.model_id)}, seed {rewrite.seed}, status {rewrite.status}.</p>"]
     if rewrite.reasoning:
-        parts.append(f'<p class="muted">What it thought:</p><pre>{_text(rewrite.reasoning)}</pre>')
+        parts.append(
+            f'<p class="muted">What it thought:</p><pre>{escaped(rewrite.reasoning)}</pre>'
+        )
     if rewrite.raw and not result.changed:
-        parts.append(f'<p class="muted">What it wrote:</p><pre>{_text(rewrite.raw)}</pre>')
+        parts.append(f'<p class="muted">What it wrote:</p><pre>{escaped(rewrite.raw)}</pre>')
     if rows:
         head = "<tr><th></th><th>check</th><th>reason</th></tr>"
         parts.append(
@@ -188,7 +173,7 @@ def _settings(result: SideBySide) -> str:
     }
     values |= {name: _flat(value) for name, value in result.settings.items()}
     values |= {f"version of {name}": value for name, value in result.versions.items()}
-    rows = "\n".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in values.items())
+    rows = "\n".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in values.items())
     return f"<dl>\n{rows}\n</dl>"
 
 
@@ -197,12 +182,12 @@ def _again(result: SideBySide) -> str:
     if result.command:
         return (
             '<p class="muted">The same pictures and scores again:</p>\n'
-            f"<pre>{_text(result.command)}</pre>"
+            f"<pre>{escaped(result.command)}</pre>"
         )
     if not result.objects:
         return ""
     rows = "\n".join(
-        f"<dt>{_text(name)}</dt><dd>{_text(_flat(values))}</dd>"
+        f"<dt>{escaped(name)}</dt><dd>{escaped(_flat(values))}</dd>"
         for name, values in result.objects.items()
     )
     return (

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["answer_probability"]
+__all__ = [
+    "answer_likelihood",
+    "answer_log_odds",
+    "answer_probability",
+    "grouped_mean",
+    "prompt_echo",
+    "token_log_probabilities",
+]
 
 
 def answer_probability(
@@ -17,13 +24,73 @@ def answer_probability(
     [0, 1].
 
     ``logits`` (N, V); ``answer``: ids of the answer's spellings, their probabilities are added.
-    With ``against`` the rest of the vocabulary is left out: P(answer) / (P(answer) + P(against)).
+    With ``against`` the rest of the vocabulary is left out: P(answer) / (P(answer) + P(against)),
+    the reward of ZYN (Gallego 2023, arXiv 2308.06385, section 2).
 
     Differs from the paper: its encoder-decoder counts the closing token of the answer as well,
-    which makes the value about the square root of this one.
+    which is :func:`answer_likelihood`, about the square root of this one.
+    """
+    if against:
+        return torch.sigmoid(answer_log_odds(logits, answer, against))
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return (wide[:, list(answer)].logsumexp(-1) - wide.logsumexp(-1)).exp()
+
+
+def answer_log_odds(logits: Tensor, answer: Sequence[int], against: Sequence[int]) -> Tensor:
+    """log of P(answer) / P(against), each the sum over its spellings: (N, V) -> (N,).
+
+    ZYN (Gallego 2023, arXiv 2308.06385) takes the sigmoid of it; as a ratio of exponentials, as
+    released, that overflows.
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    chosen = wide[:, list(answer)].logsumexp(-1)
-    if not against:
-        return (chosen - wide.logsumexp(-1)).exp()
-    return torch.sigmoid(chosen - wide[:, list(against)].logsumexp(-1))
+    return wide[:, list(answer)].logsumexp(-1) - wide[:, list(against)].logsumexp(-1)
+
+
+def token_log_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
+    """log P of each label under the logits of its place: (N, T, V), (N, T) -> (N, T).
+
+    Labels below 0 are padding and give 0. Reduced in float32 or wider.
+    """
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    picked = wide.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    values = picked - wide.logsumexp(-1)
+    return torch.where(labels >= 0, values, torch.zeros_like(values))
+
+
+def answer_likelihood(log_probs: Tensor, counted: Tensor) -> Tensor:
+    """exp(-mean cross-entropy of the answer's tokens), the score of CLIP-FlanT5 (VQAScore, Lin et
+    al. 2024, arXiv 2404.01291, eq. 1 as released): (N, T), (N, T) bool -> (N,) in [0, 1].
+
+    The labels of "Yes" are that word *and* the end token, so this is the geometric mean of the two
+    probabilities. NaN where nothing is counted.
+    """
+    return prompt_echo(log_probs, counted).exp()
+
+
+def prompt_echo(
+    log_probs: Tensor, counted: Tensor, prior: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """Log-probability of a prompt as the answer to a fixed request (PromptEcho, arXiv 2604.12652):
+    (N, T), (N, T) bool -> (N,).
+
+    ``mean`` per token (the paper's negative cross-entropy) or ``sum``. With ``prior`` (N, T), the
+    same without the picture, the difference: how much likelier the picture makes the prompt. NaN
+    where nothing is counted.
+
+    Differs from the paper: it has no prior.
+    """
+    values = log_probs if prior is None else log_probs - prior
+    total = torch.where(counted, values, torch.zeros_like(values)).sum(-1)
+    number = counted.sum(-1).to(total.dtype)
+    mean = total / number  # 0 / 0 is NaN
+    return mean if reduction == "mean" else mean * number
+
+
+def grouped_mean(values: Tensor, groups: Tensor) -> Tensor:
+    """Mean inside groups, then over groups (AlignEvaluator of PromptEnhancer, arXiv 2509.04545):
+    (N, P), group numbers (P,) -> (N,).
+
+    NaN values are not raised: they, and groups without any other, are left out. NaN where all are.
+    """
+    means = [values[:, groups == g].nanmean(-1) for g in groups.unique()]
+    return torch.stack(means, dim=-1).nanmean(-1)

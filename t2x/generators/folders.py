@@ -87,7 +87,7 @@ def _load_part(folder: Path, dtype: torch.dtype) -> Any:
     if _is_a(kind, diffusers.SchedulerMixin):
         return kind.from_pretrained(folder)
     if _is_a(kind, diffusers.ModelMixin):
-        return kind.from_pretrained(folder, torch_dtype=dtype, use_safetensors=True)
+        return kind.from_pretrained(folder, dtype=dtype, use_safetensors=True)
     raise T2XError(f"{path} is of class {name!r}; allowed are models and schedulers of diffusers")
 
 

@@ -1,16 +1,20 @@
-"""A CLIP as an encoder: image and text embeddings of open_clip models, prepared as the weights' own
-configuration says.
+"""A CLIP as an encoder: image and text embeddings of open_clip models and of transformers' CLIP and
+SigLIP, prepared as the weights' own configuration says, to the last bit: resizing rounds as PIL
+does, and its gradient is that of the filter.
 
-Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's format,
-``hf-hub:owner/model`` or ``owner/model``, ``architecture/tag`` of open_clip's own list by
-``"ViT-L-14:openai"``, or a loaded ``(model, tokenizer)``.
+Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's or in
+transformers' format, ``hf-hub:owner/model`` (open_clip), ``transformers:owner/model`` or
+``owner/model`` (whichever the repository holds), ``ARCHITECTURE:TAG`` of open_clip's own list by
+``"ViT-L-14:openai"``, ``ARCHITECTURE:FILE``, or a loaded ``(model, tokenizer or processor)``.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -18,26 +22,35 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from t2x.errors import T2XError
-from t2x.scoring.resize import Preprocess
-from t2x.world.weights import EMBEDDED, require_model
+from t2x.scoring.clip_sources import find_clip, load_open_clip
+from t2x.scoring.resize import CLIP_MEAN, CLIP_STD, Preprocess
+from t2x.scoring.text_cache import CachedText, TextCache, weights_state
+from t2x.scoring.transformers_clip import TransformersClip, TransformersTokens, from_pretrained
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
 
-__all__ = ["ClipEncoder", "load_clip"]
+__all__ = ["ClipEncoder", "load_clip", "text_part"]
 
 log = logging.getLogger(__name__)
 _BATCH = 64
 _loaded: WeakValueDictionary[tuple[str, str], ClipEncoder] = WeakValueDictionary()
 
 
+def text_part(prefix: str = "") -> str:
+    """Name of the feature that holds the embeddings of ``prefix`` + prompt."""
+    return f"text:{prefix}" if prefix else "text"
+
+
 class ClipEncoder:
-    """Frozen open_clip model. Features: ``image`` and ``text`` (N, D), not normalised;
-    ``logit_scale`` (N,), its logarithm.
+    """Frozen CLIP. Features: ``image`` and ``text`` (N, D), not normalised, ``text:PREFIX`` of the
+    prompts behind a prefix (:func:`text_part`); ``logit_scale`` (N,), its logarithm; of SigLIP also
+    ``logit_bias`` (N,). Rewards with several prefixes share one image pass.
 
     ``tokenize`` turns a list of texts into (N, T) ids; ``count_tokens`` tells how many ids a text
-    really needs, start and end included, so that truncation can be reported (None: unknown).
+    really needs, start and end included, so that truncation can be reported (None: unknown);
+    ``clean`` is what the tokenizer does to a text before it looks for special tokens.
+    Text features are remembered for the last ``cache_size`` texts.
     """
 
     def __init__(
@@ -49,17 +62,20 @@ class ClipEncoder:
         preprocess: Preprocess | None = None,
         count_tokens: Callable[[str], int] | None = None,
         special_tokens: Sequence[str] = (),
-        prefix: str = "",
+        clean: Callable[[str], str] | None = None,
         batch_size: int = _BATCH,
+        cache_size: int = 4096,
     ) -> None:
         self.key = key
-        self.prefix = prefix
         self.model = model.eval().requires_grad_(False)
         self.preprocess = preprocess or Preprocess.from_open_clip(model.visual.preprocess_cfg)
         self.batch_size = batch_size
+        self.cache = TextCache(cache_size)
         self._tokenize = tokenize
         self._count_tokens = count_tokens
-        self._special_tokens = tuple(special_tokens)
+        self._clean = clean or str.strip
+        alternatives = "|".join(re.escape(t) for t in special_tokens if len(t) > 1)
+        self._special = re.compile(alternatives, re.IGNORECASE) if alternatives else None
 
     def tokenize(self, prompts: Sequence[str]) -> Tensor:
         """Token ids (N, T), cut on the right with the end token kept. Special tokens inside a
@@ -73,14 +89,14 @@ class ClipEncoder:
             return [False] * len(prompts)
         return [self._count_tokens(self._plain(p)) > self.context_length for p in prompts]
 
-    def with_prefix(self, prefix: str) -> ClipEncoder:
-        """The same weights with ``prefix`` before every prompt; another key, since the features
-        differ.
+    def with_preprocess(self, preprocess: Preprocess) -> ClipEncoder:
+        """The same weights and text features with other preprocessing; another key, since the image
+        features differ.
         """
-        if prefix == self.prefix:
+        if preprocess == self.preprocess:
             return self
         other = copy(self)
-        other.key, other.prefix = f"{self.key} {prefix!r}", prefix
+        other.key, other.preprocess = f"{self.key} {preprocess}", preprocess
         return other
 
     @property
@@ -100,9 +116,13 @@ class ClipEncoder:
         features: dict[str, Tensor] = {}
         if "image" in parts:
             features["image"] = self.encode_image(media)
-        if "text" in parts:
-            features["text"] = self.encode_text(prompts)
-            features["logit_scale"] = self.model.logit_scale.float().expand(len(prompts))
+        for part in sorted(parts):
+            kind, _, prefix = part.partition(":")
+            if kind == "text":
+                features[part] = self.encode_text([prefix + p for p in prompts])
+        for name in ("logit_scale", "logit_bias"):
+            if (value := getattr(self.model, name, None)) is not None:
+                features[name] = value.float().reshape(1).expand(len(prompts))
         return features
 
     def encode_image(self, media: Media) -> Tensor:
@@ -116,9 +136,19 @@ class ClipEncoder:
         return torch.cat(rows)
 
     def encode_text(self, prompts: Sequence[str]) -> Tensor:
-        """Text embeddings (N, D); truncation is logged as a warning."""
+        """Text embeddings (N, D), without gradient; truncation is logged as a warning. Texts seen
+        before come from the cache.
+        """
+        state = weights_state(self.model)
         unique = list(dict.fromkeys(prompts))
-        if cut := sum(self.truncated(unique)):
+        known = {p: entry for p in unique if (entry := self.cache.take(p, state)) is not None}
+        missing = [p for p in unique if p not in known]
+        for start in range(0, len(missing), self.batch_size):
+            part = missing[start : start + self.batch_size]
+            for prompt, entry in zip(part, self._embed(part), strict=True):
+                known[prompt] = entry
+                self.cache.keep(prompt, entry)
+        if cut := sum(known[p].cut for p in unique):
             log.warning(
                 "%s: %d of %d prompts exceed %d tokens and are cut",
                 self.key,
@@ -126,13 +156,15 @@ class ClipEncoder:
                 len(unique),
                 self.context_length,
             )
-        rows = []
-        with torch.no_grad():
-            for start in range(0, len(unique), self.batch_size):
-                ids = self.tokenize(unique[start : start + self.batch_size])
-                rows.append(self.model.encode_text(ids.to(self._weight.device)))
-        place = {p: i for i, p in enumerate(unique)}
-        return torch.cat(rows)[[place[p] for p in prompts]]
+        return torch.stack([known[p].row for p in prompts])
+
+    def _embed(self, texts: list[str]) -> list[CachedText]:
+        # Outside inference mode, whose tensors a later graph could not hold.
+        with torch.inference_mode(False), torch.no_grad():
+            rows = self.model.encode_text(self.tokenize(texts).to(self._weight.device))
+            # Copies, so that one remembered text does not hold its batch.
+            rows = [row.clone() for row in rows]
+        return [CachedText(*pair) for pair in zip(rows, self.truncated(texts), strict=True)]
 
     @property
     def _weight(self) -> Tensor:
@@ -140,69 +172,65 @@ class ClipEncoder:
         return weight
 
     def _plain(self, prompt: str) -> str:
-        for token in self._special_tokens:
-            prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
-        return self.prefix + prompt
+        """A text in which the tokenizer finds no special token: a space behind their first letter
+        breaks them, in any case and also if cleaning (of HTML, of wide letters) would make them.
+        """
+        prompt = prompt.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
+        if self._special is None:
+            return prompt
+        before, cleaned = prompt, self._clean(prompt)
+        while len(cleaned) < len(before):  # escapes may be nested
+            before, cleaned = cleaned, self._clean(cleaned)
+        if not self._special.search(cleaned):
+            return prompt
+        return self._special.sub(lambda m: f"{m[0][0]} {m[0][1:]}", cleaned)
 
 
 def load_clip(
-    source: str | Path | tuple[Any, Callable[[list[str]], Tensor]],
+    source: str | Path | tuple[Any, Any],
     *,
+    processor: str | Path | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> ClipEncoder:
     """Load an encoder; the same source and device give the same object for as long as somebody
     holds it.
 
-    Raises ``T2XError`` for a source that can't be loaded.
+    ``processor``: folder or hub id of the transformers processor, if it does not lie with the
+    weights. Raises ``T2XError`` for a source that can't be loaded.
     """
     if isinstance(source, tuple):
-        model, tokenizer = source
-        return _wrap(model.to(device, dtype), tokenizer, key=f"object {id(model)}")
-    name = _open_clip_name(str(source))
-    key = (name, f"{device} {dtype}")
+        model, second = source
+        wrap = _wrap_transformers if hasattr(model, "get_image_features") else _wrap_open_clip
+        return wrap(model.to(device, dtype), second, key=f"object {id(model)}")
+    name = f"transformers:{source}" if processor is not None else find_clip(str(source))
+    key = (name, f"{device} {dtype} {processor or ''}".rstrip())
     if (found := _loaded.get(key)) is not None:
         return found
-    encoder = _load_open_clip(name, device, dtype)
+    if name.startswith("transformers:"):
+        model, second = from_pretrained(name.partition(":")[2], processor, dtype)
+        encoder = _wrap_transformers(model.to(device), second, key=" ".join(key))
+    else:
+        encoder = _wrap_open_clip(*load_open_clip(name, device, dtype), key=" ".join(key))
     _loaded[key] = encoder
     return encoder
 
 
-def _open_clip_name(source: str) -> str:
-    """The name under which open_clip finds the weights."""
-    if source in EMBEDDED:
-        return f"local-dir:{require_model(source)}"
-    if source.startswith(("hf-hub:", "local-dir:")) or ":" in source:
-        return source
-    if Path(source).is_dir():
-        return f"local-dir:{Path(source).resolve()}"
-    if source.count("/") == 1:
-        return f"hf-hub:{source}"
-    raise T2XError(
-        f"can't find a CLIP {source!r}; give an embedded name, a folder with "
-        "open_clip_config.json, a hub id owner/model or ARCHITECTURE:TAG of open_clip's list"
+def _wrap_transformers(model: Any, processor: Any, *, key: str) -> ClipEncoder:
+    tokens = TransformersTokens(processor.tokenizer, model.config)
+    return ClipEncoder(
+        TransformersClip(model, tokens.length),
+        tokens,
+        key=key,
+        preprocess=replace(
+            Preprocess.from_transformers(processor.image_processor.to_dict()), rounded=True
+        ),
+        count_tokens=tokens.count,
+        special_tokens=tokens.special,
     )
 
 
-def _load_open_clip(name: str, device: str, dtype: torch.dtype) -> ClipEncoder:
-    import open_clip
-
-    architecture, _, tag = name.partition(":")
-    is_schema = architecture in ("hf-hub", "local-dir")
-    try:
-        model = open_clip.create_model(
-            name if is_schema else architecture,
-            pretrained=None if is_schema else tag,
-            require_pretrained=True,
-        )
-        tokenizer = open_clip.get_tokenizer(name if is_schema else architecture)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(f"can't load the CLIP {name!r}: {reason}") from error
-    return _wrap(model.to(device, dtype), tokenizer, key=f"{name} {device} {dtype}")
-
-
-def _wrap(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
+def _wrap_open_clip(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
     """Find out how a tokenizer counts and which strings are special to it: open_clip's own or a
     wrapped transformers one.
     """
@@ -219,16 +247,19 @@ def _wrap(model: Any, tokenizer: Any, *, key: str) -> ClipEncoder:
                 inner(tokenizer.clean_fn(text), truncation=False, verbose=False)["input_ids"]
             )
     elif hasattr(tokenizer, "encode"):
-        special = list(
-            getattr(tokenizer, "all_special_tokens", ("<start_of_text>", "<end_of_text>"))
-        )
-        special = [s for s in special if isinstance(s, str)]
+        special = ("<start_of_text>", "<end_of_text>")
 
         def count(text: str) -> int:
             return len(tokenizer.encode(text)) + 2
 
     return ClipEncoder(
-        model, tokenizer, key=key, preprocess=preprocess, count_tokens=count, special_tokens=special
+        model,
+        tokenizer,
+        key=key,
+        preprocess=replace(preprocess, rounded=True),
+        count_tokens=count,
+        special_tokens=special,
+        clean=getattr(tokenizer, "clean_fn", None),
     )
 
 
@@ -236,8 +267,5 @@ def _plain_preprocess(model: Any) -> Preprocess:
     """Of a loaded object that carries no preprocessing: its picture size with CLIP's mean and
     deviation.
     """
-    from open_clip import OPENAI_DATASET_MEAN, OPENAI_DATASET_STD
-
     size = model.visual.image_size
-    size = (size, size) if isinstance(size, int) else tuple(size)
-    return Preprocess(size, tuple(OPENAI_DATASET_MEAN), tuple(OPENAI_DATASET_STD))
+    return Preprocess((size, size) if isinstance(size, int) else tuple(size), CLIP_MEAN, CLIP_STD)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_pairs", "finite", "measurable", "wants_gradient"]
 
+_OVERSHOOT = 0.5  # a guided picture may leave [0, 1] for a moment; another range goes further
 _DIMENSIONS = {"image": 4, "video": 5}
 _SHAPES = {"image": "(N, 3, H, W)", "video": "(N, F, 3, H, W)"}
 
@@ -25,7 +26,7 @@ def check_pairs(
     """Give N of N prompts and N media.
 
     Raises ``TypeError`` for a bare string or media that are no tensors, ``ValueError`` for a length
-    mismatch, wrong dimensions, wrong channels or integer pixels.
+    mismatch, wrong dimensions, wrong channels, integer pixels, or pixels of another range.
     """
     if isinstance(prompts, str) or not all(isinstance(p, str) for p in prompts):
         raise TypeError(f"{name}: prompts must be a list of strings, got {type(prompts).__name__}")
@@ -56,6 +57,13 @@ def _check_item(item: object, modality: Modality, name: str) -> None:
         raise ValueError(
             f"{name}: media must be floats in [0, 1], got {item.dtype}; divide bytes by 255"
         )
+    if item.numel():
+        low, high = item.detach().nan_to_num(0.5, 0.5, 0.5).aminmax()
+        if low < -_OVERSHOOT or high > 1 + _OVERSHOOT:
+            raise ValueError(
+                f"{name}: pixels lie between {float(low):.3g} and {float(high):.3g}, allowed is "
+                "[0, 1]; divide 0..255 by 255, and move -1..1 there by (x + 1) / 2"
+            )
 
 
 def measurable(prompts: Sequence[str], media: Media, *, needs_text: bool = True) -> Tensor:

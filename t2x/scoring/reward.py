@@ -55,8 +55,8 @@ class EncoderReward:
     """A ``RewardModel`` made of encoders and a head.
 
     ``encoders`` by role; ``head`` gets their features by the same roles and gives (N,); ``parts``
-    are the features that it reads. Pairs with a blank prompt (if ``"text"`` is read) or with pixels
-    that are not finite score NaN.
+    are the features that it reads. Pairs with a blank prompt (if ``"text"`` or ``"text:..."`` is
+    read) or with pixels that are not finite score NaN.
     """
 
     name: str
@@ -90,7 +90,8 @@ class EncoderReward:
             raise ValueError(
                 f"{self.name}: the head gave shape {tuple(values.shape)} for {len(prompts)} pairs"
             )
-        good = measurable(prompts, media, needs_text="text" in self.parts).to(values.device)
+        reads_text = any(part.partition(":")[0] == "text" for part in self.parts)
+        good = measurable(prompts, media, needs_text=reads_text).to(values.device)
         if not bool(good.all()):
             log.warning(
                 "%s: %d of %d pairs can't be scored", self.name, int((~good).sum()), len(good)

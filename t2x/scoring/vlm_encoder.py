@@ -1,91 +1,38 @@
-"""A vision-language model as an encoder: the logits with which it begins its answer to a question.
-
-Any ``AutoModelForImageTextToText`` whose processor has a chat template. Pictures take one tensor
-path, that of the model's own image processor, which gives scores and gradients alike.
+"""Encoders over a vision-language model: what it answers first, how likely it finds a given answer,
+and what it says to yes/no questions.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from t2x.errors import T2XError
-from t2x.world.weights import EMBEDDED, require_model
+from t2x.functional.answers import answer_log_odds
+from t2x.scoring.vlm import Vlm
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
 
-__all__ = ["Vlm", "VlmEncoder", "load_vlm"]
+__all__ = [
+    "NO",
+    "YES",
+    "AnswerEncoder",
+    "Ask",
+    "Question",
+    "QuestionEncoder",
+    "VlmEncoder",
+    "ask_all",
+]
 
-log = logging.getLogger(__name__)
-_loaded: WeakValueDictionary[tuple[str, str], Vlm] = WeakValueDictionary()
-
-
-class Vlm:
-    """A frozen model with its processor; rewards that ask it different questions share one."""
-
-    def __init__(self, model: Any, processor: Any, *, key: str) -> None:
-        self.key = key
-        self.model = model.eval().requires_grad_(False)
-        self.processor = processor
-        if getattr(model.config, "is_encoder_decoder", False):
-            raise T2XError(f"{key} is an encoder-decoder; give a model that answers in its chat")
-        if not (processor.chat_template or processor.tokenizer.chat_template):
-            raise T2XError(
-                f"the processor of {key} has no chat template; give (model, processor) with "
-                "processor.chat_template set"
-            )
-
-    def token(self, word: str) -> int:
-        """The one token that ``word`` is as an answer; ``T2XError`` if it is several."""
-        ids = self.processor.tokenizer(word, add_special_tokens=False)["input_ids"]
-        if len(ids) != 1:
-            raise T2XError(
-                f"the answer {word!r} is {len(ids)} tokens for {self.key}; give one that is a "
-                "single token"
-            )
-        return int(ids[0])
-
-    def chat(self, question: str) -> str:
-        """One user turn, the picture and then the question, up to where the answer begins."""
-        content = [{"type": "image"}, {"type": "text", "text": question}]
-        return str(
-            self.processor.apply_chat_template(
-                [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
-            )
-        )
-
-    def first_logits(self, texts: Sequence[str], pictures: Sequence[Tensor]) -> Tensor:
-        """Logits of the token after each of N texts about N pictures (3, H, W): (N, V)."""
-        inputs = self.processor(
-            text=list(texts),
-            images=[p.detach() for p in pictures],
-            do_rescale=False,
-            padding=True,
-            padding_side="right",
-            return_tensors="pt",
-        )
-        if torch.is_grad_enabled() and any(p.requires_grad for p in pictures):
-            # The same pixels again: the processor as a whole can't handle tensors with a graph.
-            pixels = self.processor.image_processor(
-                images=list(pictures), do_rescale=False, return_tensors="pt"
-            )
-            inputs.update(pixels)
-        inputs = inputs.to(self.model.device)
-        for name, value in inputs.items():
-            if isinstance(value, Tensor) and value.is_floating_point():
-                inputs[name] = value.to(self.model.dtype)
-        last = inputs["attention_mask"].sum(1) - 1  # (N,)
-        kept, where = torch.unique(last, return_inverse=True)
-        logits = self.model(**inputs, logits_to_keep=kept, use_cache=False).logits
-        picked: Tensor = logits[torch.arange(len(last), device=where.device), where]
-        return picked
+YES = ("Yes", "yes", " Yes", " yes")
+NO = ("No", "no", " No", " no")
+_FALLBACK_MEAN = 0.5
 
 
 class VlmEncoder:
@@ -116,86 +63,189 @@ class VlmEncoder:
         context: Context | None = None,
     ) -> dict[str, Tensor]:
         """Answer N questions about N pictures."""
-        if cut := sum(self.truncated(prompts)):
-            log.warning(
-                "%s: %d of %d prompts exceed %d tokens and are cut",
-                self.vlm.key,
-                cut,
-                len(prompts),
-                self.max_prompt_tokens,
-            )
-        texts = [self.text(p) for p in prompts]
-        rows = []
-        for start in range(0, len(texts), self.batch_size):
-            stop = start + self.batch_size
-            pictures = [item.reshape(item.shape[-3:]) for item in media[start:stop]]
-            rows.append(self.vlm.first_logits(texts[start:stop], pictures))
+        self.vlm.check_gradient(media)
+        texts = [self._asked(p) for p in self.vlm.fitted(prompts, self.max_prompt_tokens)]
+        pictures = [item.reshape(item.shape[-3:]) for item in media]
+        rows = [
+            self.vlm.first_logits(texts[part], pictures[part])
+            for part in _slices(texts, self.batch_size)
+        ]
         return {"logits": torch.cat(rows)}
 
     def truncated(self, prompts: Sequence[str]) -> list[bool]:
         """Whether each prompt is too long to be read whole."""
-        return [len(self._ids(self._plain(p))) > self.max_prompt_tokens for p in prompts]
+        return [self.vlm.is_longer(p, self.max_prompt_tokens) for p in prompts]
 
     def text(self, prompt: str) -> str:
         """The whole input for ``prompt``, as the chat template writes it."""
-        plain = self._plain(prompt)
-        ids = self._ids(plain)
-        if len(ids) > self.max_prompt_tokens:
-            kept = self.vlm.processor.tokenizer.decode(ids[: self.max_prompt_tokens])
-            plain = self._plain(kept.rstrip("\ufffd"))
-        before, after = self.question.split("{prompt}")
-        return self.vlm.chat(before + plain + after)
+        return self._asked(self.vlm.fitted([prompt], self.max_prompt_tokens)[0])
 
-    def _ids(self, text: str) -> list[int]:
-        tokenizer = self.vlm.processor.tokenizer
-        ids: list[int] = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return ids
-
-    def _plain(self, prompt: str) -> str:
-        """One line without control tokens: a space behind their first letter makes them text."""
-        tokenizer = self.vlm.processor.tokenizer
-        special = {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
-        special |= set(tokenizer.all_special_tokens)
-        special.add(str(getattr(self.vlm.processor, "image_token", "<image>")))
-        prompt = prompt.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
-        prompt = " ".join(prompt.split())
-        for token in sorted(special, key=len, reverse=True):
-            if len(token) > 1:
-                prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
-        return prompt
+    def _asked(self, plain: str) -> str:
+        return self.vlm.chat(self.question.replace("{prompt}", plain))
 
 
-def load_vlm(
-    source: str | Path | tuple[Any, Any], *, device: str = "cpu", dtype: torch.dtype = torch.float32
-) -> Vlm:
-    """Load an embedded name, a local folder, a hub id ``owner/model`` or a ``(model, processor)``.
+class AnswerEncoder:
+    """How likely a :class:`Vlm` finds a given answer to a question about each picture.
 
-    The same source and device give the same object for as long as somebody holds it. Raises
-    ``T2XError`` for a source that can't be loaded.
+    Of ``question`` and ``answer`` one holds ``{prompt}``. Features, T the longest answer's tokens:
+    ``log_probs`` (N, T), ``counted`` (N, T) bool; with ``prior``, ``prior`` (N, T): the same for a
+    picture of the model's mean colour, of the same size. With ``end`` the answer's end token is
+    counted, once.
     """
-    if isinstance(source, tuple):
-        model, processor = source
-        return Vlm(model.to(device, dtype), processor, key=f"object {id(model)}")
-    name = str(source)
-    key = (name, f"{device} {dtype}")
-    if (found := _loaded.get(key)) is not None:
-        return found
-    folder = str(require_model(name)) if name in EMBEDDED else name
-    vlm = Vlm(*_from_pretrained(folder, device, dtype), key=f"{name} {device} {dtype}")
-    _loaded[key] = vlm
-    return vlm
+
+    def __init__(
+        self,
+        vlm: Vlm,
+        question: str,
+        answer: str,
+        *,
+        end: bool,
+        prior: bool = False,
+        max_prompt_tokens: int = 256,
+        batch_size: int = 8,
+    ) -> None:
+        if (question + answer).count("{prompt}") != 1:
+            raise T2XError(
+                f"question and answer must hold {{prompt}} once, got {question!r}, {answer!r}"
+            )
+        self.vlm, self.question, self.answer = vlm, question, answer
+        self.end, self.prior = end, prior
+        self.max_prompt_tokens, self.batch_size = max_prompt_tokens, batch_size
+        self.key = f"{vlm.key} {max_prompt_tokens} {question} {answer} {end} {prior}"
+
+    def encode(
+        self,
+        prompts: Sequence[str],
+        media: Media,
+        *,
+        parts: frozenset[str] = frozenset({"log_probs"}),
+        context: Context | None = None,
+    ) -> dict[str, Tensor]:
+        """Read N answers about N pictures."""
+        self.vlm.check_gradient(media)
+        plain = self.vlm.fitted(prompts, self.max_prompt_tokens)
+        pictures = [item.reshape(item.shape[-3:]) for item in media]
+        found = [
+            self._read(plain[rows], pictures[rows]) for rows in _slices(plain, self.batch_size)
+        ]
+        width = max(r["counted"].shape[1] for r in found)
+        return {
+            name: torch.cat([F.pad(r[name], (0, width - r[name].shape[1])) for r in found])
+            for name in found[0]
+        }
+
+    def _read(self, prompts: Sequence[str], pictures: Sequence[Tensor]) -> dict[str, Tensor]:
+        texts = [self.vlm.chat(self.question.replace("{prompt}", p)) for p in prompts]
+        answers = [self.answer.replace("{prompt}", p) for p in prompts]
+        log_probs, counted = self.vlm.answer_log_probs(texts, answers, pictures, end=self.end)
+        features = {"log_probs": log_probs, "counted": counted}
+        if self.prior:
+            features["prior"] = self._without(texts, answers, pictures, log_probs.shape[1])
+        return features
+
+    @torch.no_grad()
+    def _without(
+        self, texts: Sequence[str], answers: Sequence[str], pictures: Sequence[Tensor], width: int
+    ) -> Tensor:
+        """The same for pictures that show nothing, each answer and size once."""
+        keys = [(t, a, p.shape) for t, a, p in zip(texts, answers, pictures, strict=True)]
+        unique = list(dict.fromkeys(keys))
+        values, _ = self.vlm.answer_log_probs(
+            [t for t, _, _ in unique],
+            [a for _, a, _ in unique],
+            [self._blank(pictures[keys.index(k)]) for k in unique],
+            end=self.end,
+        )
+        values = F.pad(values, (0, width - values.shape[1]))
+        return values[[unique.index(k) for k in keys]]
+
+    def _blank(self, picture: Tensor) -> Tensor:
+        mean = getattr(self.vlm.processor.image_processor, "image_mean", None)
+        color = picture.new_tensor(mean if mean is not None else [_FALLBACK_MEAN] * 3)
+        return color.view(3, 1, 1).expand(picture.shape)
 
 
-def _from_pretrained(folder: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoModelForImageTextToText, AutoProcessor
+@dataclass(frozen=True)
+class Question:
+    """A question with a short answer, and the spellings that count for it and against it."""
 
-    try:
-        model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
-        processor = AutoProcessor.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load the vision-language model {folder!r}: {reason}; give an embedded name, a "
-            "folder that holds a checkpoint, or a hub id owner/model while the hub can be reached"
-        ) from error
-    return model.to(device), processor
+    text: str
+    yes: tuple[str, ...] = YES
+    no: tuple[str, ...] = NO
+
+
+Ask = Callable[[str, Sequence[str]], Sequence[Question]]
+
+
+class QuestionEncoder:
+    """Asks a :class:`Vlm` some yes/no questions per prompt. Feature: ``log_odds`` (N, Q) of the
+    answers that count for it against those that don't, NaN beyond a prompt's last question.
+
+    ``ask`` gets the prompt as plain text and the sample's own questions (``Context.questions``),
+    plain too. ``key`` tells one ``ask`` from another.
+    """
+
+    def __init__(
+        self,
+        vlm: Vlm,
+        ask: Ask,
+        *,
+        key: Hashable,
+        max_prompt_tokens: int = 256,
+        batch_size: int = 32,
+    ) -> None:
+        self.vlm, self.ask = vlm, ask
+        self.max_prompt_tokens, self.batch_size = max_prompt_tokens, batch_size
+        self.key = f"{vlm.key} {max_prompt_tokens} {key!r}"
+
+    def encode(
+        self,
+        prompts: Sequence[str],
+        media: Media,
+        *,
+        parts: frozenset[str] = frozenset({"log_odds"}),
+        context: Context | None = None,
+    ) -> dict[str, Tensor]:
+        """Ask about N pictures."""
+        own = context.questions if context is not None and context.questions is not None else None
+        if own is not None and len(own) != len(prompts):
+            raise ValueError(
+                f"Context.questions holds {len(own)} lists for {len(prompts)} prompts; give one "
+                "list per sample"
+            )
+        plain = self.vlm.fitted(prompts, self.max_prompt_tokens)
+        asked = [
+            self.ask(p, self.vlm.fitted(own[i], self.max_prompt_tokens) if own is not None else ())
+            for i, p in enumerate(plain)
+        ]
+        return {"log_odds": ask_all(self.vlm, asked, media, batch_size=self.batch_size)}
+
+
+def ask_all(
+    vlm: Vlm, asked: Sequence[Sequence[Question]], media: Media, *, batch_size: int = 32
+) -> Tensor:
+    """log P(yes) / P(no) for the questions about each of N pictures: (N, Q), NaN where a picture
+    has fewer than Q. Differentiable in ``media``.
+    """
+    vlm.check_gradient(media)
+    flat = [(i, q) for i, questions in enumerate(asked) for q in questions]
+    found: list[Tensor] = []
+    for rows in _slices(flat, batch_size):
+        part = flat[rows]
+        pictures = [media[i].reshape(media[i].shape[-3:]) for i, _ in part]
+        logits = vlm.first_logits([vlm.chat(q.text) for _, q in part], pictures)
+        found += [
+            answer_log_odds(row[None], vlm.spellings(q.yes), vlm.spellings(q.no))
+            for row, (_, q) in zip(logits, part, strict=True)
+        ]
+    width = max((len(q) for q in asked), default=0)
+    answers = torch.cat(found) if found else torch.zeros(0, device=vlm.model.device)
+    table = answers.new_full((len(asked), width), torch.nan)
+    rows_of = torch.tensor([i for i, _ in flat], device=table.device, dtype=torch.long)
+    columns = [c for questions in asked for c in range(len(questions))]
+    place = (rows_of, torch.tensor(columns, device=table.device, dtype=torch.long))
+    return table.index_put(place, answers)
+
+
+def _slices(rows: Sequence[object], size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, len(rows), size)]

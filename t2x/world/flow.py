@@ -52,5 +52,5 @@ def load_vae(
         )
     if not (folder / "config.json").is_file():
         raise T2XError(f"no autoencoder in {folder}; --start takes the folder of a whole pipeline")
-    vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, torch_dtype=torch.float32)
+    vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, dtype=torch.float32)
     return vae.eval().requires_grad_(False)

@@ -6,7 +6,14 @@ import math
 
 import torch
 
-from t2x.functional.answers import answer_probability
+from t2x.functional.answers import (
+    answer_likelihood,
+    answer_log_odds,
+    answer_probability,
+    grouped_mean,
+    prompt_echo,
+    token_log_probabilities,
+)
 
 
 def test_share_of_the_vocabulary() -> None:
@@ -41,3 +48,73 @@ def test_gradient() -> None:
     logits = torch.randn(2, 5, generator=generator, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: answer_probability(x, [1, 2]), (logits,))
     assert torch.autograd.gradcheck(lambda x: answer_probability(x, [1], [0, 4]), (logits,))
+
+
+def test_log_odds_are_the_logit_of_the_share_and_do_not_overflow() -> None:
+    """Spellings 1 and 2 have odds 1 + 3 against 2 of spelling 0: log 2. Far apart: 1800."""
+    logits = torch.tensor([[math.log(2), 0.0, math.log(3)]], dtype=torch.float64)
+    assert abs(float(answer_log_odds(logits, [1, 2], [0])) - math.log(2)) < 1e-12
+    assert answer_log_odds(torch.tensor([[900.0, -900.0]]), [0], [1]) == 1800
+
+
+def test_token_log_probabilities_leave_padding_at_0() -> None:
+    """Places with probabilities (1/4, 3/4) and (1/2, 1/2)."""
+    logits = torch.tensor([[[0.0, math.log(3)], [1.0, 1.0], [5.0, 6.0]]], dtype=torch.float64)
+    got = token_log_probabilities(logits, torch.tensor([[0, 1, -100]]))
+    expected = torch.tensor([[math.log(1 / 4), math.log(1 / 2), 0.0]], dtype=torch.float64)
+    assert torch.allclose(got, expected, atol=1e-12)
+
+
+def test_clip_flant5_is_the_geometric_mean_of_yes_and_the_end() -> None:
+    """P(Yes) = 1/4, P(end) = 1/9: exp(-(log 4 + log 9) / 2) = 1/6; the end alone left out, 1/4."""
+    values = torch.tensor([[1 / 4, 1 / 9], [1 / 4, 1 / 9]], dtype=torch.float64).log()
+    counted = torch.tensor([[True, True], [True, False]])
+    got = answer_likelihood(values, counted)
+    assert torch.allclose(got, torch.tensor([1 / 6, 1 / 4], dtype=torch.float64), atol=1e-12)
+
+
+def test_clip_flant5_is_exp_of_minus_the_stock_cross_entropy() -> None:
+    logits = torch.randn(3, 2, 11, generator=torch.Generator().manual_seed(2))
+    labels = torch.tensor([[4, 1], [4, 1], [7, 1]])
+    got = answer_likelihood(token_log_probabilities(logits, labels), labels >= 0)
+    expected = [
+        (-torch.nn.functional.cross_entropy(x, y)).exp()
+        for x, y in zip(logits, labels, strict=True)
+    ]
+    assert torch.allclose(got, torch.stack(expected), atol=1e-6)
+
+
+def test_prompt_echo_mean_sum_and_prior() -> None:
+    """Tokens -1, -3 (a third is padding) have mean -2 and sum -4; less a prior of -2, -5: 1.5."""
+    values = torch.tensor([[-1.0, -3.0, -9.0]], dtype=torch.float64)
+    prior = torch.tensor([[-2.0, -5.0, -1.0]], dtype=torch.float64)
+    counted = torch.tensor([[True, True, False]])
+    assert prompt_echo(values, counted) == -2
+    assert prompt_echo(values, counted, reduction="sum") == -4
+    assert prompt_echo(values, counted, prior) == 1.5
+    assert prompt_echo(values, counted, prior, reduction="sum") == 3
+    assert prompt_echo(values, torch.zeros(1, 3, dtype=torch.bool)).isnan().all()
+
+
+def test_grouped_mean_is_not_the_mean_of_all() -> None:
+    """Groups (0.2, 0.4) and (1.0): (0.3 + 1.0) / 2; all alike would give 0.533. What is NaN is left
+    out, a group without any other too.
+    """
+    values = torch.tensor([[0.2, 0.4, 1.0], [0.2, math.nan, math.nan], [math.nan] * 3])
+    got = grouped_mean(values, torch.tensor([0, 0, 1]))
+    assert torch.allclose(got, torch.tensor([0.65, 0.2, math.nan]), equal_nan=True)
+
+
+def test_gradients_of_answers() -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([[1, 2, -100], [0, 4, 3]])
+
+    def echo(x: torch.Tensor) -> torch.Tensor:
+        return prompt_echo(token_log_probabilities(x, labels), labels >= 0)
+
+    assert torch.autograd.gradcheck(echo, (logits,))
+    assert torch.autograd.gradcheck(lambda x: answer_log_odds(x[:, 0], [1, 2], [0]), (logits,))
+    values = torch.tensor([[0.2, 0.4, math.nan]], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(grouped_mean(values, torch.tensor([0, 0, 1])).sum(), values)
+    assert slope[0, :2].tolist() == [0.5, 0.5]

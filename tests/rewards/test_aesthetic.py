@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from t2x.errors import T2XError
-from t2x.registry import load_reward
+from t2x.registry import import_attr, load_reward
+from t2x.testing import tiny_open_clip
 
 
 def _layer(out: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -107,3 +109,51 @@ def test_pickles_are_not_run(clip: tuple[Any, Any], tmp_path: Path) -> None:
     torch.save({"weight": Path("x")}, tmp_path / "bad.pth")
     with pytest.raises(pickle.UnpicklingError):
         load_reward("aesthetic", source=tmp_path / "bad.pth", encoder=clip)
+
+
+def test_half_precision_heads_compute_in_float32(
+    clip: tuple[Any, Any], pictures: torch.Tensor, linear: Path
+) -> None:
+    exact = load_reward("aesthetic", source=linear, encoder=tiny_open_clip())
+    expected = exact.score(["x"] * 3, pictures)
+    half = load_reward("aesthetic", source=linear, encoder=tiny_open_clip(), dtype=torch.bfloat16)
+    features = {"clip": {"image": exact.encoders["clip"].encode_image(pictures)}}
+    assert torch.allclose(half.head(features), expected, atol=1e-6)
+    assert torch.allclose(half.score(["x"] * 3, pictures), expected, atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["laion-v1", "laion-v2"])
+def test_published_heads_come_by_name_with_their_encoder(
+    name: str, clip: tuple[Any, Any], linear: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By their own name and as a source; the address is fixed to a commit and a SHA-256."""
+    aesthetic = import_attr("t2x.rewards.aesthetic:load").__globals__
+    asked: list[Any] = []
+
+    def web_file(url: str, sha256: str) -> Path:
+        asked.append((url, sha256))
+        return linear
+
+    def load_clip(source: Any, **options: Any) -> Any:
+        asked.append(source)
+        return from_anything(clip, **options)
+
+    from_anything = aesthetic["load_clip"]
+    monkeypatch.setitem(aesthetic, "web_file", web_file)
+    monkeypatch.setitem(aesthetic, "load_clip", load_clip)
+    reward = load_reward(name)
+    assert reward.name == name
+    assert load_reward("aesthetic", source=name).name == "aesthetic"
+    (url, sha256), encoder = asked[:2]
+    assert asked[2:] == asked[:2] and encoder == "ViT-L-14:openai"
+    assert re.search("/[0-9a-f]{40}/", url) and re.fullmatch("[0-9a-f]{64}", sha256)
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("name", ["laion-v1", "laion-v2"])
+def test_published_heads_on_their_own_encoder(name: str) -> None:
+    """Between 1 and 10, and the whole picture better than noise."""
+    noise = torch.rand(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    slope = torch.linspace(0.2, 0.8, 224).expand(1, 3, 224, 224)
+    bad, good = load_reward(name).score(["x"] * 2, torch.cat([noise, slope])).tolist()
+    assert 1 < bad < good < 10

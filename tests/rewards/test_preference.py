@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import open_clip
 import pytest
 import torch
 
 from t2x.errors import T2XError
 from t2x.functional.scores import hps_preference_loss
-from t2x.registry import load_reward
+from t2x.registry import import_attr, load_reward
 from t2x.scoring.resize import Preprocess
+from t2x.testing import fixed_weights
+
+HPS_PREPROCESS = import_attr("t2x.rewards.preference:HPS_PREPROCESS")
 
 
 @pytest.fixture
@@ -54,3 +60,64 @@ def test_preprocessing_can_be_replaced_without_touching_the_shared_encoder(
 def test_unknown_scale_lists_the_known_ones(clip: tuple[Any, Any]) -> None:
     with pytest.raises(T2XError, match="cos, x100, logit"):
         load_reward("hps", source=clip, scale="clipscore")
+
+
+@pytest.mark.parametrize("name", ["hpsv2", "hpsv2.1"])
+def test_a_published_file_fills_the_architecture(
+    name: str, pictures: torch.Tensor, tmp_path: Path
+) -> None:
+    """Loaded strictly, with the preprocessing of HPSv2, through open_clip's own list."""
+    config = {
+        "embed_dim": 16,
+        "vision_cfg": {
+            "image_size": 224,
+            "layers": 1,
+            "width": 32,
+            "patch_size": 56,
+            "head_width": 16,
+        },
+        "text_cfg": {
+            "context_length": 77,
+            "vocab_size": 49408,
+            "width": 16,
+            "heads": 1,
+            "layers": 1,
+        },
+    }
+    (tmp_path / "ViT-H-14-narrow.json").write_text(json.dumps(config))
+    open_clip.add_model_config(tmp_path / "ViT-H-14-narrow.json")
+    with fixed_weights(3):
+        model = open_clip.create_model("ViT-H-14-narrow")
+    torch.save({"epoch": 1, "state_dict": model.state_dict()}, tmp_path / "file.pt")
+    options = {"source": tmp_path / "file.pt", "architecture": "ViT-H-14-narrow"}
+    reward = load_reward(name, **options)
+    assert reward.name == name
+    padded = torch.zeros(2, 3, 80, 80)
+    padded[:, :, 20:60] = pictures
+    whole = reward.score(["a cat"] * 2, padded)
+    assert torch.allclose(reward.score(["a cat"] * 2, pictures), whole, atol=1e-3)
+    with torch.no_grad():
+        small = HPS_PREPROCESS(pictures)
+        image = torch.nn.functional.normalize(model.eval().encode_image(small), dim=-1)
+        ids = open_clip.get_tokenizer("ViT-H-14")(["a cat"])
+        text = torch.nn.functional.normalize(model.encode_text(ids), dim=-1)
+    scores = reward.score(["a cat"] * 2, pictures)
+    assert torch.allclose(scores, (image @ text.T)[:, 0], atol=1e-6)
+    torch.save({"state_dict": {"visual.proj": torch.zeros(1)}}, tmp_path / "file2.pt")
+    with pytest.raises(T2XError, match="can't load the CLIP"):
+        load_reward(name, **{**options, "source": tmp_path / "file2.pt"})
+
+
+def test_a_longer_side_of_224_is_padded_like_any_other() -> None:
+    """The official code skips resizing and padding there, and its tower refuses the picture."""
+    x = torch.rand(1, 3, 112, 224)
+    out = HPS_PREPROCESS(x)
+    assert out.shape == (1, 3, 224, 224)
+    black = -torch.tensor(HPS_PREPROCESS.mean) / torch.tensor(HPS_PREPROCESS.std)
+    assert torch.allclose(out[0, :, 0, 0], black)
+    assert HPS_PREPROCESS(torch.rand(1, 3, 2, 3000)).shape == (1, 3, 224, 224)
+
+
+def test_a_missing_file_says_which_one() -> None:
+    with pytest.raises(T2XError, match=r"HPS_v2\.1_compressed\.pt"):
+        load_reward("hpsv2.1", source="nowhere.pt")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ def test_mismatch_and_wrong_types_are_refused(reward: RewardModel, pictures: tor
         reward.score(["a"], torch.rand(1, 4, 8, 8))
     with pytest.raises(ValueError, match="floats"):
         reward.score(["a"], torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="between 0 and 255, allowed"):
+        reward.score(["a"], torch.linspace(0, 255, 192).reshape(1, 3, 8, 8))
+    with pytest.raises(ValueError, match="between -1 and 1"):
+        reward.score(["a"], torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8))
+    slightly = torch.linspace(-0.1, 1.1, 192).reshape(1, 3, 8, 8)  # as in the midst of guidance
+    assert bool(reward.score(["a"], slightly).isfinite())
     with pytest.raises(ValueError, match="images of shape"):
         reward.score(["a"], torch.rand(1, 2, 3, 8, 8))
 
@@ -107,7 +114,9 @@ def test_no_graph_unless_asked_for(reward: RewardModel, pictures: torch.Tensor) 
 
 
 def test_finite_differences_in_float64(tiny_clip: Path, pictures: torch.Tensor) -> None:
-    encoder = load_clip(tiny_clip, dtype=torch.float64)
+    """Of the path that does not round; rounding as PIL does leaves the gradient as it is."""
+    rounding = load_clip(tiny_clip, dtype=torch.float64)
+    encoder = rounding.with_preprocess(replace(rounding.preprocess, rounded=False))
     media = pictures[:1].double().requires_grad_()
     text = encoder.encode_text(PROMPTS[:1])
 
@@ -121,6 +130,9 @@ def test_finite_differences_in_float64(tiny_clip: Path, pictures: torch.Tensor) 
         with torch.no_grad():
             slope = (value(media + 1e-5 * way) - value(media - 1e-5 * way)) / 2e-5
         assert slope.item() == pytest.approx((gradient * way).sum().item(), rel=1e-5, abs=1e-9)
+    by_rounding = torch.autograd.grad(cosine(rounding.encode_image(media), text).sum(), media)[0]
+    off = (by_rounding - gradient).norm() / gradient.norm()
+    assert 0 < off < 0.05
 
 
 def test_grey_and_transparent_pictures_go_through_from_pil(reward: RewardModel) -> None:

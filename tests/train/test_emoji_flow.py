@@ -86,9 +86,9 @@ def test_samples_come_in_order_the_easy_ones_once(
     """Two easy samples, then three others round and round, whatever the size of the batches."""
     asked: list[tuple[int, float]] = []
 
-    def sample(number: int, *, easy: float = 0.0) -> Any:
+    def sample(number: int, *, easy: float, crowded: float) -> Any:
         asked.append((number, easy))
-        return sample_pair(number, easy=easy)
+        return sample_pair(number, easy=easy, crowded=crowded)
 
     monkeypatch.setattr(emoji_flow, "sample_pair", sample)
     tokenizer = CLIPTokenizer.from_pretrained(trained / "tokenizer")
@@ -99,8 +99,9 @@ def test_samples_come_in_order_the_easy_ones_once(
         *((first + i, emoji_flow.EASY) for i in range(2)),
         *((first + i, 0.0) for i in range(2, 5)),
     ]
-    texts = [sample_pair(first + i, easy=emoji_flow.EASY).text for i in range(2)]
-    texts += [sample_pair(first + i).text for i in (2, 3, 4, 2, 3, 4, 2)]
+    crowded = emoji_flow.CROWDED
+    texts = [sample_pair(first + i, easy=emoji_flow.EASY, crowded=crowded).text for i in range(2)]
+    texts += [sample_pair(first + i, crowded=crowded).text for i in (2, 3, 4, 2, 3, 4, 2)]
     assert torch.equal(ids, tokenize(tokenizer, texts))
     pools[1].load_state_dict({"drawn": 4})
     assert torch.equal(pools[1].draw(3)[1], ids[4:7])

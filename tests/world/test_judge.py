@@ -71,7 +71,7 @@ def test_recovers_renders(scenes: list[Scene], hard: bool, bar: float) -> None:
 def test_recovers_renders_after_vae(scenes: list[Scene]) -> None:
     """Blur, noise and the generator's own autoencoder leave at least 97 % of scenes right."""
     vae = require_model("emoji-flow") / "vae"
-    model = AutoencoderKL.from_pretrained(vae, torch_dtype=torch.float32).eval()
+    model = AutoencoderKL.from_pretrained(vae, dtype=torch.float32).eval()
     rng = np.random.default_rng(0)
     pictures = []
     for seed, scene in enumerate(scenes):

@@ -69,3 +69,14 @@ def test_no_training_sample_tells_or_names_a_held_out_pair() -> None:
     rng = random.Random(0)
     assert not any(has_held_out_pair(training_scene(rng)) for _ in range(500))
     assert not any(has_held_out_pair(sample_pair(i).scene) for i in range(300))
+
+
+def test_crowded_scenes_are_asked_for() -> None:
+    """With ``crowded`` 1 every scene has several groups and three objects at least; 0 changes
+    nothing."""
+    rng = random.Random(0)
+    scenes = [training_scene(rng, crowded=1.0) for _ in range(200)]
+    assert all(len(s.groups) >= 2 and s.num_objects >= 3 for s in scenes)
+    few = [training_scene(random.Random(i)) for i in range(300)]
+    assert sum(len(s.groups) >= 2 and s.num_objects >= 3 for s in few) < 60
+    assert few == [training_scene(random.Random(i), crowded=0.0) for i in range(300)]

@@ -1,0 +1,153 @@
+"""BLIP's image-text matching: does the picture show the prompt (Li et al. 2022, arXiv 2201.12086).
+
+    load_reward("blip-itm")                               Salesforce/blip-itm-base-coco
+    load_reward("blip-itm", source="retrieval_coco.pth")  the authors' own file
+
+Scales: ``logit`` (of matching, before the softmax; the probability is flat near 0 and 1, where a
+reward must still tell pictures apart), ``itm`` (its probability, what BLIP's own demo prints),
+``itc`` (cosine of picture and prompt, each read alone). 35 text tokens, pictures squashed to a
+square. Equal to the authors' code on the same weights (``tests/parity``). Not run on real weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from t2x.errors import T2XError
+from t2x.functional.matching import match_logit
+from t2x.functional.scores import cosine
+from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
+from t2x.scoring.blip_weights import blip_towers, linear_head
+from t2x.scoring.resize import Preprocess
+from t2x.scoring.reward import EncoderReward, Features
+from t2x.scoring.state_files import SUFFIXES, read_state
+
+__all__ = ["SCALES", "load"]
+
+SCALES: dict[str, tuple[float, float]] = {
+    "logit": (-math.inf, math.inf),
+    "itm": (0.0, 1.0),
+    "itc": (-1.0, 1.0),
+}
+_TOKENIZER = "google-bert/bert-base-uncased"
+_HEADS = {"itm": "itm_head", "image_embed": "vision_proj", "text_embed": "text_proj"}
+_loaded: WeakValueDictionary[str, BlipEncoder] = WeakValueDictionary()
+
+
+def load(
+    source: str | Path | tuple[Any, Any] = "Salesforce/blip-itm-base-coco",
+    *,
+    scale: str = "logit",
+    tokenizer: str | Path | None = None,
+    name: str = "blip-itm",
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> EncoderReward:
+    """Load the reward from a hub id or folder of ``BlipForImageTextRetrieval``, the authors' own
+    file (``.pth``), or a loaded ``(model, processor)``; ``scale`` is a key of ``SCALES``.
+
+    ``tokenizer``, for the authors' file alone: a folder or hub id of BERT's. Rewards of one source
+    share its encoder. Raises ``T2XError`` for an unknown scale or a source that can't be loaded.
+    """
+    if scale not in SCALES:
+        raise T2XError(f"unknown scale {scale!r}; allowed: {', '.join(SCALES)}")
+    encoder = _encoder(source, tokenizer, device, dtype)
+
+    def head(features: Mapping[str, Features]) -> Tensor:
+        blip = features["blip"]
+        if scale == "itc":
+            return cosine(blip["image_embed"], blip["text_embed"])
+        logit = match_logit(encoder.heads["itm"](blip["fused"]))
+        return logit.sigmoid() if scale == "itm" else logit
+
+    read = {"image_embed", "text_embed"} if scale == "itc" else {"fused"}
+    return EncoderReward(
+        name=name,
+        encoders={"blip": encoder},
+        head=head,
+        scale=scale,
+        range=SCALES[scale],
+        parts=frozenset({"text", *read}),
+    )
+
+
+def _encoder(
+    source: str | Path | tuple[Any, Any],
+    tokenizer: str | Path | None,
+    device: str,
+    dtype: torch.dtype,
+) -> BlipEncoder:
+    label = f"object {id(source[0])}" if isinstance(source, tuple) else str(source)
+    key = f"blip-itm {label} {tokenizer or ''} {device} {dtype}"
+    if (found := _loaded.get(key)) is not None:
+        return found
+    if isinstance(source, tuple):
+        encoder = _from_model(*source, key=key, device=device, dtype=dtype)
+    elif Path(source).suffix in SUFFIXES:
+        encoder = _from_file(
+            Path(source), tokenizer or _TOKENIZER, key=key, device=device, dtype=dtype
+        )
+    else:
+        encoder = _from_model(*_from_pretrained(str(source)), key=key, device=device, dtype=dtype)
+    _loaded[key] = encoder
+    return encoder
+
+
+def _from_model(
+    model: Any, processor: Any, *, key: str, device: str, dtype: torch.dtype
+) -> BlipEncoder:
+    model = model.to(device, dtype)
+    return BlipEncoder(
+        model.vision_model,
+        model.text_encoder,
+        processor.tokenizer,
+        key=key,
+        preprocess=replace(
+            Preprocess.from_transformers(processor.image_processor.to_dict()), rounded=True
+        ),
+        heads={role: getattr(model, attribute) for role, attribute in _HEADS.items()},
+    )
+
+
+def _from_file(
+    path: Path, tokenizer: str | Path, *, key: str, device: str, dtype: torch.dtype
+) -> BlipEncoder:
+    state = read_state(path)
+    vision, text = blip_towers(state, source=path)
+    heads = {role: linear_head(state, stem, source=path) for role, stem in _HEADS.items()}
+    return BlipEncoder(
+        vision.to(device, dtype),
+        text.to(device, dtype),
+        bert_tokenizer(tokenizer),
+        key=key,
+        preprocess=Preprocess.of_clip(vision.config.image_size, mode="squash", rounded=True),
+        heads={role: head.to(device, dtype) for role, head in heads.items()},
+    )
+
+
+def _from_pretrained(source: str) -> tuple[Any, Any]:
+    from transformers import BlipForImageTextRetrieval, BlipProcessor
+
+    try:
+        model, info = BlipForImageTextRetrieval.from_pretrained(source, output_loading_info=True)
+        processor = BlipProcessor.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise T2XError(
+            f"can't load the BLIP {source!r}: {reason}; give a folder that holds a checkpoint, the "
+            "authors' .pth file, or a hub id owner/model while the hub can be reached"
+        ) from error
+    if missing := sorted(info["missing_keys"]):
+        raise T2XError(
+            f"the checkpoint {source!r} lacks {', '.join(missing[:6])}; give one of "
+            "BlipForImageTextRetrieval, such as Salesforce/blip-itm-base-coco"
+        )
+    return model, processor

@@ -1,0 +1,203 @@
+"""PAL: a personal reward, minus the distance of a picture from what one user likes best, a mixture
+of prototypes that all users share (Chen et al. 2024, arXiv 2406.08469, model A).
+
+    model = fit(first_user_ids, chosen, rejected, encoder="emoji-clip")  # many users' choices
+    model = add_user(model, "ada", chosen, rejected)                     # a handful of one user's
+    model.save("runs/pal"); reward = t2x.load_reward("pal", source="runs/pal")
+    reward.score(prompts, pictures, context=Context(user=["ada", "ben"]))
+
+Items are L2-normalised CLIP image embeddings under a linear map; of a new user only the weights
+over the prototypes are fitted. The prompt plays no part.
+
+Differs from the paper: the item map is linear, the simplex is a softmax, and of its link functions
+there is the distance alone. The released code has the text variant only; no weights are published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from t2x.errors import T2XError
+from t2x.functional.preferences import ideal_point, ideal_point_reward
+from t2x.scoring.clip_encoder import ClipEncoder, load_clip
+from t2x.scoring.preference_fit import fit_prototypes, fit_weights
+from t2x.scoring.reward import EncoderReward, Features
+
+if TYPE_CHECKING:
+    from t2x.types import Context, Media
+
+__all__ = ["PalModel", "UserEncoder", "add_user", "fit", "load"]
+
+_SCALE = 10.0  # of distances in the Bradley-Terry odds
+_FILES = ("pal.safetensors", "config.json")
+
+
+@dataclass(frozen=True)
+class PalModel:
+    """What was fitted: item map ``project`` (D, d), ``prototypes`` (K, d), weights (K,) by user,
+    and the name of the CLIP whose embeddings it takes.
+    """
+
+    project: Tensor
+    prototypes: Tensor
+    users: Mapping[str, Tensor]
+    encoder: str
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``pal.safetensors`` and ``config.json``."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = list(self.users)
+        tensors = {
+            "project": self.project,
+            "prototypes": self.prototypes,
+            "weights": torch.stack([self.users[n] for n in names]),
+        }
+        save_file({k: v.contiguous() for k, v in tensors.items()}, folder / _FILES[0])
+        config = {"encoder": self.encoder, "users": names}
+        (folder / _FILES[1]).write_text(json.dumps(config, ensure_ascii=False, indent=1))
+
+
+def fit(
+    users: Sequence[str],
+    chosen: Media,
+    rejected: Media,
+    *,
+    encoder: str = "emoji-clip",
+    prototypes: int = 4,
+    width: int = 8,
+    seed: int = 0,
+) -> PalModel:
+    """Fit map, prototypes and weights to M choices: ``users[i]`` liked ``chosen[i]`` better than
+    ``rejected[i]``. The same choices and seed give the same model.
+    """
+    _check(len(users), chosen, rejected)
+    names = list(dict.fromkeys(users))
+    numbers = torch.tensor([names.index(u) for u in users])
+    clip = load_clip(encoder)
+    project, points, weights = fit_prototypes(
+        _items(clip, chosen),
+        _items(clip, rejected),
+        numbers,
+        count=prototypes,
+        width=width,
+        scale=_SCALE,
+        seed=seed,
+    )
+    table = {n: w.float() for n, w in zip(names, weights, strict=True)}
+    return PalModel(project.float(), points.float(), table, encoder)
+
+
+def add_user(model: PalModel, user: str, chosen: Media, rejected: Media) -> PalModel:
+    """A model that knows ``user`` too, or anew, from a handful of choices; the rest stays as it
+    is.
+    """
+    _check(len(chosen), chosen, rejected)
+    clip = load_clip(model.encoder)
+    weights = fit_weights(
+        _items(clip, chosen) @ model.project,
+        _items(clip, rejected) @ model.project,
+        model.prototypes,
+        scale=_SCALE,
+    )
+    return replace(model, users={**model.users, user: weights.float()})
+
+
+def _check(count: int, chosen: Media, rejected: Media) -> None:
+    if count == 0 or not count == len(chosen) == len(rejected):
+        raise T2XError(
+            f"each choice is a user, a chosen and a rejected picture; got {count}, {len(chosen)} "
+            f"and {len(rejected)}"
+        )
+
+
+@torch.no_grad()
+def _items(clip: ClipEncoder, media: Media) -> Tensor:
+    return F.normalize(clip.encode_image(media).float(), dim=-1)
+
+
+class UserEncoder:
+    """Feature: ``ideal`` (N, d), the ideal point of each sample's user (``Context.user``)."""
+
+    def __init__(self, model: PalModel, *, device: str = "cpu") -> None:
+        self.model = model
+        self.key = f"ideal points {id(model)} {device}"
+        self.device = device
+
+    def encode(
+        self,
+        prompts: Sequence[str],
+        media: Media,
+        *,
+        parts: frozenset[str] = frozenset({"ideal"}),
+        context: Context | None = None,
+    ) -> dict[str, Tensor]:
+        """Look up N users."""
+        users = context.user if context is not None else None
+        if users is None or isinstance(users, str) or len(users) != len(prompts):
+            given = "none" if users is None else repr(users)
+            raise T2XError(
+                f"pal scores for a user: give Context(user=[...]) with {len(prompts)} ids, got "
+                f"{given}"
+            )
+        known = self.model.users
+        if unknown := sorted({u for u in users if u not in known}):
+            raise T2XError(
+                f"pal does not know {', '.join(map(repr, unknown))}; it knows "
+                f"{', '.join(map(repr, known))}; fit others with add_user"
+            )
+        weights = torch.stack([known[u] for u in users])
+        return {"ideal": ideal_point(self.model.prototypes, weights).to(self.device)}
+
+
+def load(
+    source: str | Path | PalModel | None = None,
+    *,
+    name: str = "pal",
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> EncoderReward:
+    """Load the reward of a fitted model: a :class:`PalModel` or the folder that it was saved to.
+
+    Raises ``T2XError`` for a folder without one, and at scoring for samples without a known user.
+    """
+    model = source if isinstance(source, PalModel) else _read(source)
+    clip = load_clip(model.encoder, device=device, dtype=dtype)
+    project = model.project.to(device)
+
+    def head(features: Mapping[str, Features]) -> Tensor:
+        items = F.normalize(features["clip"]["image"].float(), dim=-1) @ project
+        return ideal_point_reward(items, features["user"]["ideal"])
+
+    return EncoderReward(
+        name=name,
+        encoders={"clip": clip, "user": UserEncoder(model, device=device)},
+        head=head,
+        scale="minus the distance from the user's ideal point",
+        range=(float("-inf"), 0.0),
+        parts=frozenset({"image", "ideal"}),
+    )
+
+
+def _read(source: str | Path | None) -> PalModel:
+    if source is None or not all((Path(source) / f).is_file() for f in _FILES):
+        raise T2XError(
+            f"there is no PAL model at {source!r}; fit one with t2x.rewards.pal.fit and give it, "
+            f"or the folder that it was saved to ({', '.join(_FILES)})"
+        )
+    from safetensors.torch import load_file
+
+    tensors: dict[str, Any] = load_file(Path(source) / _FILES[0])
+    config = json.loads((Path(source) / _FILES[1]).read_text())
+    users = dict(zip(config["users"], tensors["weights"], strict=True))
+    return PalModel(tensors["project"], tensors["prototypes"], users, config["encoder"])

@@ -1,0 +1,85 @@
+"""``t2x bench``: how fast the parts are on this computer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from t2x.commands.console import print_json, print_table, progress
+
+__all__ = ["bench"]
+
+bench = typer.Typer(no_args_is_help=True, help="Measure how fast the parts are here.")
+
+
+@bench.callback()
+def _group() -> None:
+    """Keeps ``score`` a command of its own while it is the only one."""
+
+
+@bench.command()
+def score(
+    architecture: Annotated[
+        str, typer.Option(help="Full-size tower, by its name in open_clip; random weights.")
+    ] = "ViT-L-14-quickgelu",
+    pictures: Annotated[int, typer.Option(min=1, help="Pictures per batch.")] = 4,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds that count, after one more.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    device: Annotated[str, typer.Option(help="Where the full-size tower runs.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Time rewards over one shared tower against each alone, and every embedded reward.
+
+    `shared_over_single` is the time of all rewards of the full-size tower together over that of the
+    first one alone: 1 would mean that the others cost nothing.
+    """
+    with progress() as show:
+        result = _measure(architecture, pictures, repeats, threads, device, show)
+    if as_json:
+        print_json(result)
+        return
+    full = result["full_size"]
+    rows = [("all together", full["shared"]), *full["alone"].items()]
+    cells = [(name, speed["seconds"], speed["pictures_per_second"]) for name, speed in rows]
+    print_table(architecture, ("reward", "seconds", "pictures/s"), cells)
+    print_table("embedded", ("reward", "pictures/s"), _embedded_rows(result["embedded"]))
+    summary = [(key, result[key]) for key in ("shared_over_single", "alone_over_shared")]
+    print_table("", ("", "times"), summary)
+
+
+def _measure(
+    architecture: str, pictures: int, repeats: int, threads: int, device: str, show: Any
+) -> dict[str, Any]:
+    import time
+
+    import torch
+
+    from t2x.scoring.bench import bench_embedded, bench_shared, random_tower
+
+    torch.set_num_threads(threads)
+    alone = device == "cpu" and threads == 1  # then what else the machine does need not count
+    clock = time.process_time if alone else time.perf_counter
+    tower = random_tower(architecture, device=device)
+    embedded = bench_embedded(pictures=pictures, repeats=repeats, clock=clock, progress=show)
+    full = bench_shared(tower, pictures=pictures, repeats=repeats, clock=clock, progress=show)
+    return {
+        "shared_over_single": full.pop("shared_over_single"),
+        "alone_over_shared": full.pop("alone_over_shared"),
+        "architecture": architecture,
+        "dtype": "float32",
+        "device": device,
+        "threads": threads,
+        "clock": "processor" if alone else "wall",
+        "pictures": pictures,
+        "repeats": repeats,
+        "full_size": full,
+        "embedded": embedded,
+    }
+
+
+def _embedded_rows(speeds: dict[str, dict[str, Any]]) -> list[tuple[object, ...]]:
+    return [
+        (name, speed.get("pictures_per_second", f"not measured: {speed.get('error')}"))
+        for name, speed in speeds.items()
+    ]

@@ -1,0 +1,116 @@
+"""Which of PromptEnhancer's key points a prompt of the emoji world raises, by text rules, each with
+questions in the words that emoji-vlm was taught.
+
+Seven of the 24 occur in this world. Counting starts at two here, where four is the most; prompts
+that the rules can't read raise none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from t2x.prompts.constraints import negated, stem
+from t2x.scoring.vlm_encoder import Question
+from t2x.world.captions import NUMBER_WORDS, plural
+from t2x.world.lexicon import RIDDLES
+from t2x.world.rules import parse
+from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene
+from t2x.world.words import articled
+
+__all__ = ["emoji_key_points"]
+
+_PRONOUNS = re.compile(r"\b(it|its|them|they|their|(first|other) one|former|latter)\b")
+_SHARED = re.compile(r",? \b(both|each|the two)\b")
+_FILLERS = re.compile(r"\b(make|it|them|they)\b")
+
+
+def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
+    """Key points of ``prompt``, names of ``t2x.scoring.key_points.KEY_POINTS``, with a question
+    each; a point may come several times.
+    """
+    text = prompt.casefold()
+    found = [("negation", _absent(cls)) for cls in _denied(text)]
+    if (scene := _read(text)) is not None:
+        found += list(_raised(scene, text))
+    return found
+
+
+def _read(text: str) -> Scene | None:
+    """The scene of a prompt, with an attribute that several share and a colour told of a pronoun.
+
+    A side told of a pronoun is left unread: whose side it is can't be seen from the words alone.
+    """
+    if shared := _SHARED.search(text):
+        scene = parse(text[: shared.start()])
+        color = next((c for c in COLORS if c in text[shared.end() :].split()), None)
+        if scene is None or color is None:
+            return None
+        return replace(scene, groups=tuple(replace(g, color=color) for g in scene.groups))
+    if (scene := parse(text)) is not None or not _PRONOUNS.search(text):
+        return scene
+    scene = parse(_FILLERS.sub(" ", text))
+    return scene if scene is not None and scene.relation is None else None
+
+
+def _raised(scene: Scene, text: str) -> Iterator[tuple[str, Question]]:
+    groups = scene.groups
+    colors = [g.color for g in groups]
+    for group in groups:
+        if group.count > 1:
+            yield "counting", _how_many(group)
+    if len(groups) > 1 and any(colors):
+        shared = len(set(colors)) == 1
+        name = "attribute consistency" if shared else "attribute binding"
+        yield from ((name, _is_there(g)) for g in groups)
+    if scene.relation is not None:
+        yield "layout", _side(scene)
+    if _PRONOUNS.search(text):
+        yield from (("pronoun resolution", q) for q in _meant(scene))
+    for group in groups:
+        if any(riddle in text for riddle in RIDDLES[group.cls]):
+            yield "knowledge application", _is_there(group)
+
+
+def _denied(text: str) -> list[str]:
+    """Classes that the text rules out."""
+    heads = set(negated(text))
+    return [
+        c
+        for c in CLASSES
+        if stem(c.split()[-1]) in heads and re.search(rf"\b({c}|{plural(c)})\b", text)
+    ]
+
+
+def _is_there(group: Group) -> Question:
+    name = f"{group.color} {group.cls}" if group.color else group.cls
+    return Question(f"Is there {articled(name)}?")
+
+
+def _absent(cls: str) -> Question:
+    there = _is_there(Group(cls))
+    return Question(there.text, yes=there.no, no=there.yes)
+
+
+def _how_many(group: Group) -> Question:
+    wanted = NUMBER_WORDS[group.count]
+    others = tuple(w for w in NUMBER_WORDS[: MAX_OBJECTS + 1] if w != wanted)
+    return Question(f"How many {plural(group.cls)}?", yes=(wanted,), no=others)
+
+
+def _side(scene: Scene) -> Question:
+    first, second = scene.groups
+    relation = scene.relation or ""
+    words = f"to the {relation}" if "of" in relation else relation
+    return Question(f"Is the {first.cls} {words} the {second.cls}?")
+
+
+def _meant(scene: Scene) -> Iterator[Question]:
+    """What a pronoun says something about: the side, else a colour, else a number."""
+    if scene.relation is not None:
+        yield _side(scene)
+    elif any(g.color for g in scene.groups):
+        yield from (_is_there(g) for g in scene.groups if g.color)
+    else:
+        yield from (_how_many(g) for g in scene.groups)

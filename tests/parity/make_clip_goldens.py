@@ -1,0 +1,332 @@
+"""Makes ``clip_goldens.json`` with the official code: jmhessel/clipscore and openai/CLIP,
+LAION-AI/aesthetic-predictor, christophschuhmann/improved-aesthetic-predictor,
+yuvalkirstain/PickScore and tgxs002/HPSv2.
+
+    python make_clip_goldens.py --sources FOLDER     FOLDER: checkouts of those six, by their names
+
+Run in an environment of its own with transformers 4.27.3, tokenizers 0.13, Pillow 10.4, numpy 1.26,
+ftfy, regex, clint and t2x on the path; no weights are fetched. Depth and width of the towers are
+reduced (``clip_cases.py``), classes, tokenizers and preprocessing are the official ones. Nothing of
+them is in the tests. Modules that official files import and scoring does not use are left empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parent))
+import clip_cases as cases
+
+from t2x.media import from_pil, to_pil
+
+CHECKOUTS = (
+    "CLIP",
+    "clipscore",
+    "aesthetic-predictor",
+    "improved-aesthetic-predictor",
+    "PickScore",
+    "HPSv2",
+)
+Scorer = Callable[[Path, str], float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sources", type=Path, required=True)
+    sources = parser.parse_args().sources.resolve()
+    sys.path[:0] = [str(sources / name) for name in ("CLIP", "clipscore", "HPSv2")]
+    torch.set_grad_enabled(False)
+    goldens: dict[str, Any] = {"made with": versions(sources)}
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        opened, plain = write_pictures(work)
+        for name, make in SCORERS.items():
+            goldens[name] = score_all(make(sources, work), opened, plain)
+            print(name, "done", flush=True)
+    goldens["checksum"] = checksum()
+    path = Path(__file__).with_name("clip_goldens.json")
+    path.write_text(json.dumps(goldens, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def checksum() -> float:
+    """Of the first blocks of both towers of HPSv2."""
+    from hpsv2.src.open_clip.model import CLIP
+
+    shapes = {k: v.shape for k, v in CLIP(**cases.VIT_H14).state_dict().items()}
+    return cases.checksum(
+        cases.weights("hpsv2", {k: v for k, v in shapes.items() if "resblocks.0" in k})
+    )
+
+
+def versions(sources: Path) -> dict[str, str]:
+    """Of packages, and commits of the checkouts (from a file COMMIT if they have no history)."""
+    packages = ("transformers", "tokenizers", "torch", "torchvision", "Pillow", "numpy", "ftfy")
+    found = {name: version(name) for name in packages}
+    for name in CHECKOUTS:
+        noted = sources / name / "COMMIT"
+        command = ["git", "-C", str(sources / name), "rev-parse", "HEAD"]
+        text = noted.read_text() if noted.is_file() else subprocess.check_output(command, text=True)
+        found[name] = text.strip()
+    return found
+
+
+def write_pictures(work: Path) -> tuple[dict[str, Path], dict[str, Path]]:
+    """Files in their own mode, and the RGB pictures that t2x reads from them."""
+    opened, plain = {}, {}
+    for name, picture in cases.pictures().items():
+        opened[name], plain[name] = work / f"{name}.png", work / f"{name}.plain.png"
+        picture.save(opened[name], compress_level=1)
+        to_pil(from_pil([picture]))[0].save(plain[name], compress_level=1)
+    return opened, plain
+
+
+def score_all(
+    score: Scorer, opened: dict[str, Path], plain: dict[str, Path]
+) -> dict[str, dict[str, Any]]:
+    """Scores of the RGB pictures for every prompt, and of the odd files as they are."""
+    rgb = {
+        name: {key: attempt(score, path, prompt) for key, prompt in cases.PROMPTS.items()}
+        for name, path in plain.items()
+    }
+    raw = {name: attempt(score, opened[name], cases.PROMPTS["short"]) for name in cases.UNLIKE}
+    for name in set(opened) - set(cases.UNLIKE):
+        assert attempt(score, opened[name], cases.PROMPTS["short"]) == rgb[name]["short"], name
+    return {"rgb": rgb, "as opened": raw}
+
+
+def attempt(score: Scorer, path: Path, prompt: str) -> float | str:
+    """The score, or the first line of the error."""
+    try:
+        return float(score(path, prompt))
+    except (OSError, RuntimeError, ValueError) as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+
+
+def openai_clip(name: str, config: dict[str, Any]) -> tuple[torch.nn.Module, Any]:
+    """(model, preprocess) as ``clip.load`` gives, with weights of ours."""
+    from clip.clip import _transform
+    from clip.model import CLIP, build_model
+
+    vision, text = config["vision_cfg"], config["text_cfg"]
+    empty = CLIP(
+        config["embed_dim"],
+        vision["image_size"],
+        vision["layers"],
+        vision["width"],
+        vision["patch_size"],
+        text["context_length"],
+        text["vocab_size"],
+        text["width"],
+        text["heads"],
+        text["layers"],
+    )
+    model = build_model(filled(name, empty)).float()
+    return model, _transform(model.visual.input_resolution)
+
+
+def filled(name: str, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """A state dict of the model's shapes."""
+    shapes = {key: value.shape for key, value in model.state_dict().items()}
+    return {key: torch.from_numpy(np.array(v)) for key, v in cases.weights(name, shapes).items()}
+
+
+def stand_in(name: str, **members: Any) -> None:
+    """Put a module in place of one that is absent or not to be used."""
+    module = ModuleType(name)
+    for key, value in members.items():
+        setattr(module, key, value)
+    sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, module)
+
+
+def clipscore(sources: Path, work: Path) -> Scorer:
+    """``clipscore.get_clip_score`` on ViT-B/32, which takes the caption's prefix by itself."""
+    stand_in("sklearn")
+    stand_in("sklearn.preprocessing", normalize=None)
+    stand_in("generation_eval_utils")
+    import clipscore as official
+
+    official.extract_all_images.__defaults__ = (64, 0)  # no worker processes
+    official.extract_all_captions.__defaults__ = (256, 0)
+    model, _ = openai_clip("clipscore", cases.OPENAI_B32)
+
+    def score(path: Path, prompt: str) -> float:
+        _, per_pair, _ = official.get_clip_score(model, [str(path)], [prompt], "cpu")
+        return per_pair[0]
+
+    return score
+
+
+def laion_v1(sources: Path, work: Path) -> Scorer:
+    """The cells of the notebook. Its open_clip of 2022 loaded OpenAI's own model for the tag
+    "openai" (with QuickGELU), so that is what it gets.
+    """
+    model, preprocess = openai_clip("laion", cases.OPENAI_L14)
+    stand_in("open_clip", create_model_and_transforms=lambda *a, **k: (model, None, preprocess))
+    os.environ["HOME"] = str(work)
+    head = work / ".cache" / "emb_reader" / "sa_0_4_vit_l_14_linear.pth"
+    head.parent.mkdir(parents=True)
+    torch.save(tensors("laion-v1"), head)
+    notebook = json.loads((sources / "aesthetic-predictor/asthetics_predictor.ipynb").read_text())
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    (prepare,) = (c for c in cells if "def get_aesthetic_model" in c)
+    (run,) = (c for c in cells if "amodel(image_features)" in c)
+    exec(prepare, names)
+    photo = "lovely-cat-as-domestic-animal-view-pictures-182393057.jpg"
+    assert photo in run
+
+    def score(path: Path, prompt: str) -> float:
+        exec(run.replace(photo, str(path)).replace("print(prediction)", ""), names)
+        return names["prediction"].item()
+
+    return score
+
+
+def laion_v2(sources: Path, work: Path) -> Scorer:
+    """``simple_inference.py`` from the first line to the last, on the CPU."""
+    model, preprocess = openai_clip("laion", cases.OPENAI_L14)
+    for name in ("webdataset", "matplotlib", "matplotlib.pyplot", "pytorch_lightning", "datasets"):
+        stand_in(name, LightningModule=torch.nn.Module, load_dataset=None)
+    for name in ("pandas",):
+        stand_in(name)
+    stand_in("clip", load=lambda *a, **k: (model, preprocess))
+    file = work / "sac+logos+ava1-l14-linearMSE.pth"
+    torch.save(tensors("laion-v2"), file)
+    script = (sources / "improved-aesthetic-predictor/simple_inference.py").read_text()
+    for old, new in {
+        'model.to("cuda")': "",
+        "torch.cuda.FloatTensor": "torch.FloatTensor",
+        '"sac+logos+ava1-l14-linearMSE.pth"': repr(str(file)),
+        "print( prediction )": "",
+        'print( "Aesthetic score predicted by the model:")': "",
+    }.items():
+        assert old in script, old
+        script = script.replace(old, new)
+
+    def score(path: Path, prompt: str) -> float:
+        names: dict[str, Any] = {"__name__": "simple_inference"}
+        exec(script.replace('"test.jpg"', repr(str(path))), names)
+        return names["prediction"].item()
+
+    return score
+
+
+def tensors(head: str) -> dict[str, torch.Tensor]:
+    found = cases.weights(head, cases.HEADS[head])
+    return {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
+
+
+def pickscore(sources: Path, work: Path) -> Scorer:
+    """The inference code of PickScore's README on classes of transformers 4.27.3; it gives its
+    ``scores`` back in place of their softmax.
+    """
+    from transformers import CLIPConfig, CLIPModel
+
+    folder = work / "pickscore"
+    model = CLIPModel(CLIPConfig(**cases.PICKSCORE))
+    model.load_state_dict(filled("pickscore", model))
+    model.save_pretrained(folder)
+    write_tokenizer(sources, folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(cases.CLIP_PROCESSOR))
+    readme = (sources / "PickScore/README.md").read_text()
+    (code,) = (b.split("```")[0] for b in readme.split("```python\n") if "def calc_probs" in b)
+    code = code[: code.index("pil_images =")]
+    for old, new in {
+        '"cuda"': '"cpu"',
+        '"laion/CLIP-ViT-H-14-laion2B-s32B-b79K"': repr(str(folder)),
+        '"yuvalkirstain/PickScore_v1"': repr(str(folder)),
+        "return probs.cpu().tolist()": "return scores.tolist()",
+    }.items():
+        assert old in code, old
+        code = code.replace(old, new)
+    names: dict[str, Any] = {}
+    exec(code, names)
+
+    def score(path: Path, prompt: str) -> float:
+        return names["calc_probs"](prompt, [Image.open(path)])[0]
+
+    return score
+
+
+def write_tokenizer(sources: Path, folder: Path) -> None:
+    """The vocabulary of OpenAI's tokenizer in the two files of transformers."""
+    from clip.simple_tokenizer import SimpleTokenizer
+
+    bpe = SimpleTokenizer()
+    (folder / "vocab.json").write_text(json.dumps(bpe.encoder), encoding="utf-8")
+    merges = sorted(bpe.bpe_ranks, key=bpe.bpe_ranks.__getitem__)
+    lines = ["#version: 0.2", *(" ".join(m) for m in merges)]
+    (folder / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = {
+        "tokenizer_class": "CLIPTokenizer",
+        "model_max_length": 77,
+        "bos_token": "<|startoftext|>",
+        "eos_token": "<|endoftext|>",
+        "unk_token": "<|endoftext|>",
+        "pad_token": "<|endoftext|>",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def hps(version_name: str) -> Callable[[Path, Path], Scorer]:
+    """``hpsv2.score`` on its own ViT-H-14, tokenizer and preprocessing, built as it builds them but
+    without LAION's weights, which it overwrites anyway.
+    """
+
+    def make(sources: Path, work: Path) -> Scorer:
+        stand_in("clint")
+        stand_in("clint.textui", progress=None)
+        from hpsv2 import img_score
+        from hpsv2.src.open_clip import factory
+
+        factory._MODEL_CONFIGS["ViT-H-14"] = cases.VIT_H14
+        options = builder_options(img_score.__file__)
+        model, _, preprocess = img_score.create_model_and_transforms("ViT-H-14", None, **options)
+        img_score.model_dict.update(model=model, preprocess_val=preprocess)
+        file = work / f"{version_name}.pt"
+        torch.save({"state_dict": filled(version_name, model)}, file)
+
+        def score(path: Path, prompt: str) -> float:
+            return img_score.score(str(path), prompt, cp=str(file))[0]
+
+        return score
+
+    return make
+
+
+def builder_options(file: str) -> dict[str, Any]:
+    """Keywords that ``initialize_model`` gives to ``create_model_and_transforms``."""
+    calls = [n for n in ast.walk(ast.parse(Path(file).read_text())) if isinstance(n, ast.Call)]
+    (call,) = (c for c in calls if getattr(c.func, "id", "") == "create_model_and_transforms")
+    return {k.arg: "cpu" if k.arg == "device" else ast.literal_eval(k.value) for k in call.keywords}
+
+
+SCORERS: dict[str, Callable[[Path, Path], Scorer]] = {
+    "hpsv2": hps("hpsv2"),
+    "hpsv2.1": hps("hpsv2.1"),
+    "pickscore": pickscore,
+    "clipscore": clipscore,
+    "laion-v1": laion_v1,
+    "laion-v2": laion_v2,
+}
+
+if __name__ == "__main__":
+    main()
