@@ -84,10 +84,11 @@ def _emoji_differs(source: str, answer: str) -> str:
     from t2x.world.rules import parse
 
     wanted = parse(without_idioms(source))
-    if wanted is None:
-        return ""
-    # "cats" without a number may be any number of them
     words = f" {_emoji(source)} "
+    # The parser mends more than the tables do: "coal" is no misspelt "cobalt".
+    if wanted is None or any(g.color and f" {g.color} " not in words for g in wanted.groups):
+        return ""
+    # "cats" without a number may be any number of them.
     free = [g.cls for g in wanted.groups if g.count == 1 and f" {plural(g.cls)} " in words]
     return told_otherwise(wanted, answer, any_count=free)
 

@@ -83,7 +83,8 @@ def told_otherwise(scene: Scene, text: str, *, any_count: Sequence[str] = ()) ->
     """What a caption tells otherwise of the scene's things: a count, a colour, their relation.
 
     "" if nothing, or if the caption or one of the things can't be read. Counts of the classes
-    ``any_count`` are free, as is the colour of what the scene leaves in its own.
+    ``any_count`` are free, as is the colour of what the scene leaves in its own; a list of tags
+    says nothing of places.
     """
     if _HEAD.match(text):
         objects = _layout_objects(text) or []
@@ -104,7 +105,7 @@ def told_otherwise(scene: Scene, text: str, *, any_count: Sequence[str] = ()) ->
     if _HEAD.match(text):
         kept = _placed([_slots(objects, g.cls) for g in scene.groups], scene.relation)
     else:
-        kept = told is not None and _same_side(told, scene)
+        kept = told is None or told.relation is None or _same_side(told, scene)
     first, second = scene.groups
     return "" if kept else f"the {first.cls} is not {scene.relation} the {second.cls}"
 
