@@ -107,13 +107,14 @@ class Protected:
         wrote are escaped when the prompt uses weights.
         """
         left = iter(answers)
+        escape = self.weighted
         parts = []
         for piece in self.pieces:
             if isinstance(piece, str):
                 parts.append(piece)
             else:
                 answer = next(left) if _has_words(piece.source) else piece.source
-                parts.append(_restore_region(piece, answer, escape=self.weighted))
+                parts.append(_restore_region(piece, answer, escape=escape))
         return "".join(parts)
 
     def unplaced(self, answer: str) -> list[Span]:
@@ -364,39 +365,43 @@ def _tidy(text: str) -> str:
 def _restore_region(region: Region, answer: str, *, escape: bool) -> str:
     text = re.sub(r"(?<!\\)([()])", r"\\\1", answer) if escape else answer
     first, last = "", ""
-    put: list[tuple[str, Span]] = []
     for number, span in enumerate(region.spans):
         if not span.stand_in:
             if span.leading:
                 first += span.text + (", " if span.comma else " ")
             else:
                 last += (", " if span.comma else " ") + span.text
-            continue
-        key = f"\0{number}\0"  # so that what one span holds is not searched for the next
-        text, found = _slot(text, span, key)
-        if found:
-            put.append((key, span))
         elif span.kind in ("weight", "escape"):
-            last = f", {span.text}" + last
-    text = text.strip()
-    for key, span in put:
-        text = text.replace(key, span.text)
+            # A key, so that what one span holds is not searched for the next.
+            text, found = _words_of(span).subn(f"\0{number}\0", text, count=1)
+            last = last if found else f", {span.text}" + last
+    for quoted in (False, True):
+        text = _fill(text, region.spans, quoted=quoted)
+    spans = {f"\0{number}\0": span.text for number, span in enumerate(region.spans)}
+    text = re.sub(r"\0\d+\0", lambda m: spans.get(m.group(), m.group()), text.strip())
     return (first + text + last).strip()
 
 
-def _slot(text: str, span: Span, key: str) -> tuple[str, bool]:
-    """Replace the span's stand-in by ``key``: the first for words, every one for a stand-in (a
-    second one is an error).
+def _fill(text: str, spans: Sequence[Span], *, quoted: bool) -> str:
+    """Put a key in the place of every stand-in for a quote, or for anything else, in one pass; a
+    second one is an error that ``broken`` tells.
     """
-    if span.kind in ("weight", "escape"):
-        text, found = _words_of(span).subn(lambda _: key, text, count=1)
-    else:
-        name = re.escape(span.stand_in.strip('"'))
-        quote = f"[{_ANY_QUOTE}]?" if span.kind == "quote" else ""
-        text, found = re.subn(
-            rf"{quote}(?<!\w){name}(?!\w){quote}", lambda _: key, text, flags=re.IGNORECASE
-        )
-    return text, found > 0
+    keys = {
+        span.stand_in.strip('"').casefold(): f"\0{number}\0"
+        for number, span in enumerate(spans)
+        if span.stand_in and span.kind not in ("weight", "escape")
+        if (span.kind == "quote") == quoted
+    }
+    if not keys:
+        return text
+    name = next(iter(keys)).rstrip("0123456789")
+    quote = f"[{_ANY_QUOTE}]?" if quoted else ""
+    return re.sub(
+        rf"{quote}(?<!\w)({name}\d+)(?!\w){quote}",
+        lambda m: keys.get(m.group(1).casefold(), m.group()),
+        text,
+        flags=re.IGNORECASE,
+    )
 
 
 def _words_of(span: Span) -> re.Pattern[str]:
