@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import FREE_ENGLISH, Domain
-from t2x.prompts.constraints import stem, without_idioms
+from t2x.prompts.constraints import affirmed, numbers, stem, without_idioms
 from t2x.prompts.spelling import closest
 from t2x.prompts.words import NUMBER_WORDS
+
+if TYPE_CHECKING:
+    from t2x.world.scene import Scene
 
 __all__ = ["DOMAINS", "domain_named"]
 
@@ -84,13 +87,27 @@ def _emoji_differs(source: str, answer: str) -> str:
     from t2x.world.rules import parse
 
     wanted = parse(without_idioms(source))
-    words = f" {_emoji(source)} "
-    # The parser mends more than the tables do: "coal" is no misspelt "cobalt".
-    if wanted is None or any(g.color and f" {g.color} " not in words for g in wanted.groups):
+    words = affirmed(_emoji(source))
+    if wanted is None or not _reads_alike(wanted, words):
         return ""
     # "cats" without a number may be any number of them.
-    free = [g.cls for g in wanted.groups if g.count == 1 and f" {plural(g.cls)} " in words]
+    free = [g.cls for g in wanted.groups if g.count == 1 and f" {plural(g.cls)} " in f" {words} "]
     return told_otherwise(wanted, answer, any_count=free)
+
+
+def _reads_alike(scene: Scene, words: str) -> bool:
+    """Whether the parser read each number and colour of canonical ``words`` once.
+
+    It mends more than the tables do ("coal" is no misspelt "cobalt"), and of "two cats, one red" it
+    keeps the last.
+    """
+    from t2x.world.scene import COLORS
+
+    colors = sorted(word for word in words.split() if word in COLORS)
+    counts = {float(g.count) for g in scene.groups if g.count > 1}
+    return colors == sorted(g.color for g in scene.groups if g.color is not None) and counts == {
+        n for n in numbers(words) if n > 1
+    }
 
 
 def _phrase(found: re.Match[str]) -> str:

@@ -118,6 +118,7 @@ RIGHT = [
     ("a cat to the left of a dog", "a dog to the right of a cat"),
     ("a cat to the left of a dog", "cat, dog, sticker, studio"),
     ("cats", "three cats"),
+    ("two cats, one red and one blue", "two objects. left: a red cat. right: a blue cat."),
     ("a tv with the colour of coal", "a black tv"),
 ]
 
