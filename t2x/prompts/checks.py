@@ -9,6 +9,7 @@ fail; nothing here asks a model.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from t2x.prompts import constraints as rules
 from t2x.prompts import spelling
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.constraints import Constraints
-from t2x.prompts.protect import Protected
+from t2x.prompts.protect import Protected, syntax
 from t2x.prompts.words import SOFT_COLOURS
 from t2x.types import Check
 
@@ -38,6 +39,9 @@ _MAX_CHARACTERS = 4000
 _LONG_WORD = 60
 _REPEATS = 4
 _SIDES = frozenset(("left", "right", "top", "bottom", "center", "centre", "middle", "side"))
+_NOTHING_ELSE = re.compile(
+    r"(?<!\w)(?:only|just|nothing (?:else|more|but)|no (?:other|more) (?:things?|objects?))(?!\w)"
+)
 _MIN_COVERAGE = 0.3
 _LONG_ENOUGH = 4  # letters from which a word is looked for as a part of others
 _MANY_WORDS = 200
@@ -74,10 +78,13 @@ class Domain:
 
     ``canonical`` puts known synonyms and descriptions into plain words; ``things`` lists what a
     canonical text names that must not get lost, by the whole name of each: "hot dog", not "dog".
+    ``differs`` compares prompt and answer as whole scenes and says in which point they disagree;
+    "" if in none, or if one of them can't be read.
     """
 
     canonical: Callable[[str], str] = str
     things: Callable[[str], Sequence[str]] = field(default=lambda _: ())
+    differs: Callable[[str, str], str] | None = None
 
 
 FREE_ENGLISH = Domain()  # no synonym is known, and no table says which words name a thing
@@ -194,15 +201,29 @@ def _longest_word(text: str) -> int:
 
 
 def no_new_syntax(p: Proposal) -> Check:
-    """No angle, square or curly bracket beyond the user's own."""
-    extra = (c for c in "<>[]{}" if p.answer.count(c) > p.source.count(c))
-    return _check("no_new_syntax", (f"new {char!r} in the text" for char in extra))
+    """No angle, square or curly bracket beyond the user's own, and no weight, flag, embedding,
+    wildcard or ``BREAK`` that a generator would obey.
+    """
+    extra = [c for c in "<>[]{}" if p.answer.count(c) > p.source.count(c)]
+    had = syntax(p.source)
+    extra += [text for kind, text in syntax(p.answer).items() if kind not in had]
+    return _check("no_new_syntax", (f"new {text[:40]!r} in the text" for text in extra))
 
 
 def spans_intact(p: Proposal) -> Check:
     """Each protected span is in the text byte for byte, as often as the user wrote it."""
     lost = [s for s in p.protected.broken(p.text) if not _is_quote(p, s)]
+    lost += [s.text for s in p.protected.unplaced(p.answer) if _told_apart(p, s.stand_in)]
     return _check("spans_intact", (f"{span[:60]!r} is lost or doubled" for span in lost))
+
+
+def _told_apart(p: Proposal, phrase: str) -> bool:
+    """Whether the answer tells what is in ``phrase`` in other words: at the end, the phrase would
+    ask for it a second time.
+    """
+    meant = p.domain.canonical(phrase)
+    told = set(rules.content_words(p.answer))
+    return bool(p.domain.things(meant)) or bool(told & set(rules.content_words(meant)))
 
 
 def quotes_verbatim(p: Proposal) -> Check:
@@ -221,9 +242,10 @@ def numbers_kept(p: Proposal) -> Check:
     """Every count is kept: as a number, or as that many mentions of one thing ("a cat on the left,
     a cat on the right"); sides are no things.
     """
-    have = set(rules.numbers(p.answer))
-    mentions = Counter(rules.stem(w) for w in re.findall(r"[^\W\d_]+", p.answer.lower()))
-    things = set(rules.content_words(p.answer)) - _SIDES
+    told = rules.affirmed(p.answer)
+    have = set(rules.numbers(told))
+    mentions = Counter(rules.stem(w) for w in re.findall(r"[^\W\d_]+", told.lower()))
+    things = set(rules.content_words(told)) - _SIDES
     times = {float(n) for word, n in mentions.items() if word in things}
     lost = [n for n in p.constraints.numbers if n not in have and n not in times]
     return _check("numbers_kept", (f"the number {n:g} is lost" for n in lost))
@@ -231,22 +253,35 @@ def numbers_kept(p: Proposal) -> Check:
 
 def colours_kept(p: Proposal) -> Check:
     """Every colour is kept, by its own or a related name."""
-    have = rules.colour_families(p.answer)
+    have = rules.colour_families(rules.affirmed(p.answer))
     lost = [c for c in p.constraints.colours if not c & have]
     return _check("colours_kept", (f"the colour {'/'.join(sorted(c))} is lost" for c in lost))
 
 
 def negation_kept(p: Proposal) -> Check:
     """What the user ruled out is not asked for."""
-    back = [head for head in p.constraints.negated if rules.mentions(p.answer, head)]
+    told = (p.answer, p.domain.canonical(p.answer))
+    back = [
+        head for head in p.constraints.negated if any(rules.mentions(text, head) for text in told)
+    ]
     return _check("negation_kept", (f"{head!r} was ruled out and is asked for" for head in back))
 
 
 def negative_apart(p: Proposal) -> Check:
     """The negative prompt rules out nothing that the user asked for."""
-    asked = {w for t in (p.source, p.meant) for w in rules.content_words(rules.affirmed(t))}
+
+    def words(text: str) -> set[str]:
+        return set(map(rules.by_family, rules.content_words(text)))
+
+    asked = words(rules.affirmed(p.source)) | words(rules.affirmed(p.meant))
     items = (item.strip() for item in re.split(r"[,.;\n]", p.negative))
-    bad = (i for i in items if (words := set(rules.content_words(i))) and words <= asked)
+    bad = (
+        item
+        for item in items
+        if any(
+            (ruled := words(text)) and ruled <= asked for text in (item, p.domain.canonical(item))
+        )
+    )
     return _check("negative_apart", (f"{item!r} is asked for and ruled out" for item in bad))
 
 
@@ -270,6 +305,28 @@ def things_kept(p: Proposal) -> Check:
     told = (p.answer, p.domain.canonical(p.answer)) if named else ()
     have = {name for text in told for name in p.domain.things(rules.affirmed(text))}
     return _check("things_kept", (f"{name!r} is gone" for name in named if name not in have))
+
+
+def nothing_added(p: Proposal) -> Check:
+    """Where the prompt asks for nothing else, the answer names nothing else."""
+    told = rules.without_idioms(p.source.lower())
+    new: Iterable[str] = ()
+    if _NOTHING_ELSE.search(told):
+        named = p.domain.things(p.meant)
+        new = (n for n in p.domain.things(rules.affirmed(p.answer)) if n not in named)
+    return _check(
+        "nothing_added", (f"{name!r} is added, though nothing else may be" for name in new)
+    )
+
+
+def scene_kept(p: Proposal) -> Check:
+    """Count, colour and place belong to the same things as in the prompt.
+
+    Only where the domain can read both texts: in free English nothing tells "a cat above a dog"
+    from "a dog above a cat".
+    """
+    differs = p.domain.differs
+    return _check("scene_kept", filter(None, (differs(p.source, p.answer),)) if differs else ())
 
 
 def script_kept(p: Proposal) -> Check:
@@ -299,7 +356,8 @@ def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunct
 
     It passes if a share of at least ``minimum`` of the prompt's content words comes back
     (inflected, as a part of a longer word, with its spelling mended, as the same colour) or if
-    ``Proposal.similarity`` gives at least ``similar``.
+    ``Proposal.similarity`` gives at least ``similar``. Of a prompt without such words, every
+    pictograph has to come back.
     """
 
     def content_kept(p: Proposal) -> Check:
@@ -319,7 +377,13 @@ def covered(source: str, answer: str) -> float:
     Numbers and what is ruled out don't count: they have checks of their own.
     """
     wanted = _wanted(source)
-    return 1.0 - len(_uncovered(wanted, answer)) / len(wanted) if wanted else 1.0
+    if wanted:
+        return 1.0 - len(_uncovered(wanted, answer)) / len(wanted)
+    return float(_pictographs(source) <= _pictographs(answer))
+
+
+def _pictographs(text: str) -> set[str]:
+    return {char for char in text if unicodedata.category(char) == "So"}
 
 
 def _wanted(source: str) -> list[str]:
@@ -369,6 +433,8 @@ DEFAULT_CHECKS: tuple[CheckFunction, ...] = (
     negative_apart,
     style_kept,
     things_kept,
+    nothing_added,
+    scene_kept,
     script_kept,
     length,
     fits_budget,

@@ -26,9 +26,19 @@ from t2x.prompts.words import (
     STYLE_FAMILY,
 )
 
-__all__ = ["Constraints", "content_words", "extract", "negated", "numbers", "script", "stem"]
+__all__ = [
+    "Constraints",
+    "content_words",
+    "extract",
+    "negated",
+    "numbers",
+    "script",
+    "stem",
+    "without_idioms",
+]
 
-_DIGITS = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?![\w:/]|\.\d)")
+# Python refuses to read an integer of thousands of digits, and nobody counts that far.
+_DIGITS = re.compile(r"(?<![\w.:/-])\d{1,15}(?:\.\d+)?(?![\w:/]|\.\d)")
 _STYLE = re.compile(
     r"(?<!\w)("
     + "|".join(re.escape(w) for w in sorted(STYLE_FAMILY, key=len, reverse=True))
@@ -37,19 +47,28 @@ _STYLE = re.compile(
 _PHOTO = re.compile(
     r"(?<!\w)(?:photo(?:graph(?:y|ic)?)?s?|photo-?real\w*|hyper-?real\w*|realistic|dslr)(?!\w)"
 )
-_NEGATION = re.compile(
+_NO = (
     r"(?<!\w)(?:no|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|free of|devoid of)\s+"
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to)\s+)*"
-    r"(?P<words>[\w'-]+(?:\s+[\w'-]+){0,3})"
+)
+_NEGATION = re.compile(rf"{_NO}(?P<words>[\w'-]+(?:\s+[\w'-]+){{0,3}})")
+# Negations in form that ask for what follows: "not only", "can't wait to see", "why not".
+_NO_NEGATION = re.compile(
+    rf"{_NO}(?:only|one|just|much|many|more|less|fewer|longer|least|matter|sure|problem|doubt|wait"
+    r"|forget|omit|miss|skip|exclude|overlook|ignore|worry|get enough|go wrong"
+    r"|leave(?:\s+out)?|(?:help|resist)(?:\s+\w+ing)?)(?!\w)"
+    r"|(?<!\w)why (?:not|don['\u2019]t)(?!\w)"
+    # "wouldn't a cat be nice", but not "it wouldn't be a cat"
+    r"|(?<!\w)wouldn['\u2019]t(?=\s+(?!be\b)[^,.;]{1,80}\b(?:be|look|make)\b)"
 )
 _HALF_DOZEN = re.compile(r"(?<!\w)half (?:a )?dozen(?!\w)")
-_GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:,\d{3})+(?!\w|,\d)")
+_GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:,\d{3}){1,4}(?!\w|,\d)")
 _UNIT = "|".join(word for word, n in COUNTING_WORDS.items() if n < 10)
 _TENS = re.compile(
     rf"(?<!\w)({'|'.join(word for word, n in COUNTING_WORDS.items() if n % 10 == 0 and n > 10)})"
     rf"(?:-({_UNIT})(?!\w)|\s+({_UNIT})(?![\w-]))"
 )
-_NUMBER = rf"(?:\d+|{'|'.join(COUNTING_WORDS)})"
+_NUMBER = rf"(?:\d{{1,15}}|{'|'.join(COUNTING_WORDS)})"
 _REST = rf"(?:(?:\s+and)?\s+({_NUMBER})(?![\w.,:/-]|\s+hundred))?"  # "three hundred and five"
 _TIMES = tuple(
     (size, re.compile(rf"(?<![\w.,])({_NUMBER})[\s-]+{unit}(?!\w){_REST if size > 12 else '()'}"))
@@ -66,9 +85,6 @@ _ENDINGS = (
     ("ing", ""),
     ("ed", ""),
     ("s", ""),
-)
-_NOT_NEGATED = frozenset(
-    ("only", "one", "just", "much", "many", "more", "less", "longer", "least", "matter", "sure")
 )
 
 
@@ -100,7 +116,8 @@ def extract(text: str) -> Constraints:
     if "black and white" in positive or "black-and-white" in positive:
         colours = [c for c in colours if not c & {"black", "white"}]
     present = {stem(w) for w in _words(positive)}
-    heads = tuple(head for head in negated(lower) if head not in present)
+    shades = set(map(by_family, _words(positive)))
+    heads = tuple(h for h in negated(lower) if h not in present and by_family(h) not in shades)
     kept = tuple(n for n in numbers(positive, soft=False) if n > 1)
     return Constraints(kept, tuple(dict.fromkeys(colours)), heads, _styles(positive), script(text))
 
@@ -146,8 +163,23 @@ def negated(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(head for *_, head in _scopes(text.lower())))
 
 
+def without_idioms(text: str) -> str:
+    """``text`` with what only looks like a negation blanked: "not only", "can't wait to see"."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a few letters grow in lower case, and places would shift
+        return _NO_NEGATION.sub(_blank, lower)
+    for found in _NO_NEGATION.finditer(lower):
+        text = text[: found.start()] + _blank(found) + text[found.end() :]
+    return text
+
+
+def _blank(found: re.Match[str]) -> str:
+    return " " * len(found.group())
+
+
 def affirmed(text: str) -> str:
     """``text`` with every negation and what it rules out blanked."""
+    text = without_idioms(text)
     for start, end, _ in reversed(_scopes(text.lower())):
         text = text[:start] + " " * (end - start) + text[end:]
     return text
@@ -156,13 +188,13 @@ def affirmed(text: str) -> str:
 def _scopes(lower: str) -> list[tuple[int, int, str]]:
     """(start, end, stem of the last word) of each negation with the words that it rules out."""
     scopes = []
-    for found in _NEGATION.finditer(lower):
+    for found in _NEGATION.finditer(_NO_NEGATION.sub(_blank, lower)):
         words: list[re.Match[str]] = []
         for word in re.finditer(r"\S+", found.group("words")):
             if word.group() in STOP_WORDS:
                 break
             words.append(word)
-        if words and words[0].group() not in _NOT_NEGATED:
+        if words:
             end = found.start("words") + words[-1].end()
             scopes.append((found.start(), end, stem(words[-1].group())))
     return scopes
@@ -176,8 +208,17 @@ def colour_families(text: str) -> frozenset[str]:
 
 
 def mentions(text: str, head: str) -> bool:
-    """Whether ``text`` names the stem ``head`` outside every negation."""
-    return head in {stem(w) for w in _words(affirmed(text.lower()))}
+    """Whether ``text`` names the stem ``head``, or a shade of that colour, outside every
+    negation.
+    """
+    words = _words(affirmed(text.lower()))
+    return head in {stem(w) for w in words} or by_family(head) in set(map(by_family, words))
+
+
+def by_family(word: str) -> str:
+    """Give a colour by the families it is in, which its synonyms share; other words as they are."""
+    families = COLOUR_FAMILIES.get(word, ()) if word not in SOFT_COLOURS else ()
+    return f"/{'/'.join(sorted(families))}" if families else word
 
 
 def style_conflict(styles: tuple[str, ...], source: str, *, answer: str) -> str:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Protected", "Region", "Span", "protect"]
+__all__ = ["Protected", "Region", "Span", "protect", "syntax"]
 
 _MARK = "<rewrite:"
 _NETWORK = re.compile(r"<[A-Za-z_][\w.-]*:[^<>\n]*>")
@@ -27,6 +27,8 @@ _EMBEDDING = re.compile(r"(?<![\w:])embedding:[\w./-]*\w")
 _FLAG = re.compile(r"(?<!\S)--[A-Za-z]\w*(?:\s+(?!-)[\w.:,/-]*\w)?")
 _BREAK = re.compile(r"(?<![\w:])BREAK(?![\w:])")
 _WEIGHT = re.compile(r":\s*[+-]?\d*\.?\d+\s*$")
+_BLANKS = re.compile(r"\s*")
+_NEXT = re.compile(r"\s*,?")
 _LAST_WORD = re.compile(r"[\w'-]+[ _]?$")
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = {
@@ -105,14 +107,29 @@ class Protected:
         wrote are escaped when the prompt uses weights.
         """
         left = iter(answers)
+        escape = self.weighted
         parts = []
         for piece in self.pieces:
             if isinstance(piece, str):
                 parts.append(piece)
             else:
                 answer = next(left) if _has_words(piece.source) else piece.source
-                parts.append(_restore_region(piece, answer, escape=self.weighted))
+                parts.append(_restore_region(piece, answer, escape=escape))
         return "".join(parts)
+
+    def unplaced(self, answer: str) -> list[Span]:
+        """Weighted phrases that ``answer`` has less often than the prompt: ``restore`` puts them at
+        the end.
+        """
+        said: dict[str, list[Span]] = {}
+        for span in self.spans:
+            if span.kind == "weight" and span.stand_in:
+                said.setdefault(span.stand_in.casefold(), []).append(span)
+        return [
+            span
+            for spans in said.values()
+            for span in spans[len(_words_of(spans[0]).findall(answer)) :]
+        ]
 
     def broken(self, text: str) -> list[str]:
         """Spans that do not stand in ``text`` as often as in the original prompt."""
@@ -130,21 +147,31 @@ def protect(prompt: str) -> Protected:
     weighted = any(kind in _WEIGHTED for *_, kind, _ in _find(prompt))
     marked = _marked(prompt)
     pieces: list[str | Region] = []
+    names = _StandIns(prompt)
     if marked is not None:
         for part, mine in marked:
-            pieces.append(_region(part, prompt, pieces, weighted=weighted) if mine else part)
+            pieces.append(_region(part, names, weighted=weighted) if mine else part)
         return Protected(prompt, tuple(p for p in pieces if p != ""))
     at = 0
     for start, end, kind, _ in [*_find(prompt), (len(prompt), len(prompt), "break", "")]:
         if kind != "break":
             continue
-        before, after = prompt[at:start], prompt[end:]
-        pieces.append(_region(before, prompt, pieces, weighted=weighted))
+        before, blanks = prompt[at:start], _BLANKS.match(prompt, end)
+        pieces.append(_region(before, names, weighted=weighted))
         if end > start:
             lead = before[len(before.rstrip()) :]
-            pieces.append(lead + prompt[start:end] + after[: len(after) - len(after.lstrip())])
+            pieces.append(lead + prompt[start:end] + (blanks.group() if blanks else ""))
         at = end
     return Protected(prompt, tuple(p for p in pieces if isinstance(p, str) or p.source or p.spans))
+
+
+def syntax(text: str) -> dict[str, str]:
+    """Kinds of syntax in ``text`` with the first example of each; quotes and escapes are text."""
+    found: dict[str, str] = {}
+    for start, end, kind, _ in _find(text):
+        if kind not in ("quote", "escape"):
+            found.setdefault(kind, text[start:end])
+    return found
 
 
 def _has_words(text: str) -> bool:
@@ -283,25 +310,39 @@ def _quote(text: str, at: int) -> tuple[int, int, str, str] | None:
     return at, min(ends) + 1, "quote", ""
 
 
-def _region(text: str, prompt: str, earlier: Sequence[str | Region], *, weighted: bool) -> Region:
-    count = sum(len(piece.spans) for piece in earlier if isinstance(piece, Region))
+class _StandIns:
+    """Names for what the model sees instead of spans, numbered through the whole prompt."""
+
+    def __init__(self, prompt: str) -> None:
+        self._names = {name: _free_name(name, prompt) for name in ("ITEM", "TEXT")}
+        self._given = 0
+
+    def give(self, kind: str, words: str) -> str:
+        self._given += 1
+        if kind in (*_TAGS, "weight", "escape"):
+            return words
+        if kind == "quote":
+            return f'"{self._names["TEXT"]}{self._given}"'
+        return f"{self._names['ITEM']}{self._given}"
+
+
+def _region(text: str, names: _StandIns, *, weighted: bool) -> Region:
     spans: list[Span] = []
     shown: list[str] = []
-    at = 0
-    item, label = _free_name("ITEM", prompt), _free_name("TEXT", prompt)
+    at, leading, last = 0, True, ""  # last: the last mark shown so far that is no blank
     for start, end, kind, words in _find(text, weighted=weighted):
         if kind == "break":
             continue
-        shown.append(text[at:start])
-        number = count + len(spans) + 1
-        if kind in (*_TAGS, "weight", "escape"):
-            stand_in = words
-        else:
-            stand_in = f'"{label}{number}"' if kind == "quote" else f"{item}{number}"
-        so_far = "".join(shown)
-        comma = so_far.rstrip().endswith(",") or text[end:].lstrip().startswith(",")
-        spans.append(Span(kind, text[start:end], stand_in, not _has_words(so_far), comma))
-        shown.append(stand_in)
+        stand_in = names.give(kind, words)
+        between = text[at:start]
+        leading = leading and not _has_words(between)
+        last = between.rstrip()[-1:] or last
+        following = _NEXT.match(text, end)
+        comma = last == "," or (following is not None and following.group().endswith(","))
+        spans.append(Span(kind, text[start:end], stand_in, leading, comma))
+        leading = leading and not _has_words(stand_in)
+        last = stand_in.rstrip()[-1:] or last
+        shown += (between, stand_in)
         at = end
     if not spans:
         return Region(text.strip())
@@ -324,37 +365,45 @@ def _tidy(text: str) -> str:
 def _restore_region(region: Region, answer: str, *, escape: bool) -> str:
     text = re.sub(r"(?<!\\)([()])", r"\\\1", answer) if escape else answer
     first, last = "", ""
-    put: list[tuple[str, Span]] = []
     for number, span in enumerate(region.spans):
         if not span.stand_in:
             if span.leading:
                 first += span.text + (", " if span.comma else " ")
             else:
                 last += (", " if span.comma else " ") + span.text
-            continue
-        key = f"\0{number}\0"  # so that what one span holds is not searched for the next
-        text, found = _slot(text, span, key)
-        if found:
-            put.append((key, span))
         elif span.kind in ("weight", "escape"):
-            last = f", {span.text}" + last
-    text = text.strip()
-    for key, span in put:
-        text = text.replace(key, span.text)
+            # A key, so that what one span holds is not searched for the next.
+            text, found = _words_of(span).subn(f"\0{number}\0", text, count=1)
+            last = last if found else f", {span.text}" + last
+    for quoted in (False, True):
+        text = _fill(text, region.spans, quoted=quoted)
+    spans = {f"\0{number}\0": span.text for number, span in enumerate(region.spans)}
+    text = re.sub(r"\0\d+\0", lambda m: spans.get(m.group(), m.group()), text.strip())
     return (first + text + last).strip()
 
 
-def _slot(text: str, span: Span, key: str) -> tuple[str, bool]:
-    """Replace the span's stand-in by ``key``: the first for words, every one for a stand-in (a
-    second one is an error).
+def _fill(text: str, spans: Sequence[Span], *, quoted: bool) -> str:
+    """Put a key in the place of every stand-in for a quote, or for anything else, in one pass; a
+    second one is an error that ``broken`` tells.
     """
-    if span.kind in ("weight", "escape"):
-        pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, span.stand_in.split())) + r"(?!\w)"
-        text, found = re.subn(pattern, lambda _: key, text, count=1, flags=re.IGNORECASE)
-    else:
-        name = re.escape(span.stand_in.strip('"'))
-        quote = f"[{_ANY_QUOTE}]?" if span.kind == "quote" else ""
-        text, found = re.subn(
-            rf"{quote}(?<!\w){name}(?!\w){quote}", lambda _: key, text, flags=re.IGNORECASE
-        )
-    return text, found > 0
+    keys = {
+        span.stand_in.strip('"').casefold(): f"\0{number}\0"
+        for number, span in enumerate(spans)
+        if span.stand_in and span.kind not in ("weight", "escape")
+        if (span.kind == "quote") == quoted
+    }
+    if not keys:
+        return text
+    name = next(iter(keys)).rstrip("0123456789")
+    quote = f"[{_ANY_QUOTE}]?" if quoted else ""
+    return re.sub(
+        rf"{quote}(?<!\w)({name}\d+)(?!\w){quote}",
+        lambda m: keys.get(m.group(1).casefold(), m.group()),
+        text,
+        flags=re.IGNORECASE,
+    )
+
+
+def _words_of(span: Span) -> re.Pattern[str]:
+    words = r"\s+".join(map(re.escape, span.stand_in.split()))
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)

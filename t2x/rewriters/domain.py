@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import FREE_ENGLISH, Domain
-from t2x.prompts.constraints import stem
+from t2x.prompts.constraints import affirmed, numbers, stem, without_idioms
 from t2x.prompts.spelling import closest
 from t2x.prompts.words import NUMBER_WORDS
+
+if TYPE_CHECKING:
+    from t2x.world.scene import Scene
 
 __all__ = ["DOMAINS", "domain_named"]
 
@@ -65,7 +68,8 @@ def _emoji(text: str) -> str:
     """
     tables = _emoji_tables()
     written: list[str] = []
-    for found in _emoji_pattern().finditer(_mended(re.sub(r"\s+", " ", text.casefold()))):
+    told = without_idioms(text.casefold())
+    for found in _emoji_pattern().finditer(_mended(re.sub(r"\s+", " ", told))):
         word = found.group()
         if found["phrase"]:
             written.append(tables.plain[_phrase(found)])
@@ -74,6 +78,36 @@ def _emoji(text: str) -> str:
         elif word in ",.;" or stem(word) in tables.kept or word.endswith(("n't", "n\u2019t")):
             written.append(word)
     return " ".join(written) if any(w in tables.classes for w in written) else text
+
+
+def _emoji_differs(source: str, answer: str) -> str:
+    """Where both texts can be read as scenes: what they tell otherwise of the same things."""
+    from t2x.world.captions import plural
+    from t2x.world.content import told_otherwise
+    from t2x.world.rules import parse
+
+    wanted = parse(without_idioms(source))
+    words = affirmed(_emoji(source))
+    if wanted is None or not _reads_alike(wanted, words):
+        return ""
+    # "cats" without a number may be any number of them.
+    free = [g.cls for g in wanted.groups if g.count == 1 and f" {plural(g.cls)} " in f" {words} "]
+    return told_otherwise(wanted, answer, any_count=free)
+
+
+def _reads_alike(scene: Scene, words: str) -> bool:
+    """Whether the parser read each number and colour of canonical ``words`` once.
+
+    It mends more than the tables do ("coal" is no misspelt "cobalt"), and of "two cats, one red" it
+    keeps the last.
+    """
+    from t2x.world.scene import COLORS
+
+    colors = sorted(word for word in words.split() if word in COLORS)
+    counts = {float(g.count) for g in scene.groups if g.count > 1}
+    return colors == sorted(g.color for g in scene.groups if g.color is not None) and counts == {
+        n for n in numbers(words) if n > 1
+    }
 
 
 def _phrase(found: re.Match[str]) -> str:
@@ -99,7 +133,7 @@ def _emoji_tables() -> _Tables:
     from t2x.world.captions import plural
     from t2x.world.scene import CLASSES, COLORS
 
-    plain = {"nothing like": "no"}
+    plain = {"nothing like": "no", "half a dozen": "6", "half dozen": "6"}
     classes = {form: name for name in CLASSES for form in (name, plural(name))}
     for name in CLASSES:
         for words in (*lexicon.SYNONYMS[name], *lexicon.RIDDLES[name]):
@@ -129,4 +163,4 @@ def _emoji_pattern() -> re.Pattern[str]:
     )
 
 
-DOMAINS = {"": FREE_ENGLISH, "emoji": Domain(_emoji, _emoji_things)}
+DOMAINS = {"": FREE_ENGLISH, "emoji": Domain(_emoji, _emoji_things, _emoji_differs)}

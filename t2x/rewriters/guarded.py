@@ -73,6 +73,7 @@ class Guarded:
         """Give ``num_generations`` judged rewrites for each of B prompts: B lists of G."""
         if isinstance(prompts, str):
             raise TypeError("prompts is one string; give a list of strings")
+        prompts = list(prompts)  # a generator can be read once only
         for prompt in prompts:
             if not isinstance(prompt, str):
                 raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")

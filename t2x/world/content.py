@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from t2x.world.captions import NUMBER_WORDS
 from t2x.world.render import SLOT_CENTERS
 from t2x.world.rules import parse
 from t2x.world.scene import CLASSES, COLORS, Scene
 
-__all__ = ["same_scene", "style_of", "tells_scene"]
+__all__ = ["same_scene", "style_of", "tells_scene", "told_otherwise"]
+
+_Object: TypeAlias = "tuple[tuple[str, str | None], str]"  # (class, colour), slot
 
 _SLOT = re.compile(r"([a-z ]+): an? ([a-z ]+)")
 _HEAD = re.compile(rf"({'|'.join(NUMBER_WORDS[1:])}) objects?\. ")
@@ -60,16 +64,61 @@ def tells_scene(text: str, scene: Scene) -> bool:
         return False
     if scene.relation is None:
         return True
-    axis, sign = _SIDE[scene.relation]
-    means = []
+    return _placed([_slots(objects, g.cls, g.color) for g in scene.groups], scene.relation)
+
+
+def _slots(objects: Sequence[_Object], cls: str, *colors: str | None) -> list[str]:
+    """Slots of the objects of a class, in one of ``colors`` if any is given."""
+    return [slot for (name, c), slot in objects if name == cls and (not colors or c in colors)]
+
+
+def _placed(slots: Sequence[Sequence[str]], relation: str) -> bool:
+    """Whether objects in the first slots are in ``relation`` to those in the second, on average."""
+    axis, sign = _SIDE[relation]
+    first, second = (sum(SLOT_CENTERS[s][axis] for s in own) / len(own) for own in slots)
+    return (first - second) * sign > 0
+
+
+def told_otherwise(scene: Scene, text: str, *, any_count: Sequence[str] = ()) -> str:
+    """What a caption tells otherwise of the scene's things: a count, a colour, their relation.
+
+    "" if nothing, or if the caption or one of the things can't be read. Counts of the classes
+    ``any_count`` are free, as is the colour of what the scene leaves in its own; a list of tags
+    says nothing of places.
+    """
+    if _HEAD.match(text):
+        objects = _layout_objects(text) or []
+        has = Counter(key for key, _ in objects)
+    else:
+        told = parse(_TRIMMINGS.sub("", text))
+        has = Counter({(g.cls, g.color): g.count for g in told.groups} if told else {})
     for group in scene.groups:
-        own = (group.cls, group.color)
-        places = [SLOT_CENTERS[slot][axis] for key, slot in objects if key == own]
-        means.append(sum(places) / len(places))
-    return (means[0] - means[1]) * sign > 0
+        colors = {color: n for (cls, color), n in has.items() if cls == group.cls}
+        if not colors:
+            return ""
+        if group.color is not None and set(colors) != {group.color}:
+            return f"the {group.cls} is not {group.color}"
+        if group.cls not in any_count and sum(colors.values()) != group.count:
+            return f"{group.cls}: {sum(colors.values())} instead of {group.count}"
+    if scene.relation is None:
+        return ""
+    if _HEAD.match(text):
+        kept = _placed([_slots(objects, g.cls) for g in scene.groups], scene.relation)
+    else:
+        kept = told is None or told.relation is None or _same_side(told, scene)
+    first, second = scene.groups
+    return "" if kept else f"the {first.cls} is not {scene.relation} the {second.cls}"
 
 
-def _layout_objects(text: str) -> list[tuple[tuple[str, str | None], str]] | None:
+def _same_side(told: Scene, scene: Scene) -> bool:
+    first, second = (group.cls for group in scene.groups)
+    sides = {
+        (one.groups[0].cls, one.groups[-1].cls, one.relation) for one in (told, told.mirrored())
+    }
+    return (first, second, scene.relation) in sides
+
+
+def _layout_objects(text: str) -> list[_Object] | None:
     """Objects of a layout caption as ((class, colour), slot); None where it breaks its own form."""
     head = _HEAD.match(text)
     assert head is not None

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from t2x.prompts.constraints import content_words, extract, mentions, negated, numbers, script, stem
+from t2x.prompts.constraints import (
+    content_words,
+    extract,
+    mentions,
+    negated,
+    numbers,
+    script,
+    stem,
+    without_idioms,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +62,14 @@ def test_one_is_not_demanded() -> None:
         ("a street with no people", ("people",)),
         ("I don't want any red hats on it", ("hat",)),
         ("a room that is not only red", ()),
+        ("no fewer than two cats", ()),
+        ("I can't wait to see a dog", ()),
+        ("don't forget the dog", ()),
+        ("don\u2019t leave out the dog", ()),
+        ("why not draw a cat", ()),
+        ("wouldn't a cat be nice", ()),
+        ("it wouldn't be a cat", ("cat",)),
+        ("not only a cat but no dogs", ("dog",)),
         ("a cat", ()),
     ],
 )
@@ -73,6 +90,22 @@ def test_a_thing_both_there_and_ruled_out_is_not_enforced() -> None:
 def test_mentions_looks_outside_negations() -> None:
     assert mentions("a dog with two collars", "collar")
     assert not mentions("a dog without any collar", "collar")
+
+
+def test_shades_of_a_colour_are_mentions_of_it() -> None:
+    assert mentions("a crimson car", "red")
+    assert not mentions("a rose on a wall", "pink")
+    assert extract("a crimson car, not red").negated == ()
+
+
+def test_a_number_of_thousands_of_digits_is_no_number() -> None:
+    assert numbers(f"{'1' * 5000} dozen cats, two dogs") == (12, 2)
+    assert numbers("1" + ",000" * 2000) == (1, 0)
+
+
+def test_idioms_leave_every_place_where_it_was() -> None:
+    assert without_idioms("Not only a Cat") == "         a Cat"
+    assert without_idioms("\u0130 not only a Cat").endswith("a cat")
 
 
 def test_colours_are_families() -> None:

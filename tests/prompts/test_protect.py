@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from t2x.prompts.protect import protect
+from t2x.prompts.protect import protect, syntax
 
 SYNTAX = {
     "<lora:x:0.8>": "network",
@@ -141,3 +141,27 @@ def test_hostile_input_is_not_quadratic(piece: str) -> None:
     begin = time.process_time()
     protect(piece * 20_000)
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize("piece", ["BREAK a ", "<rewrite:a> ", "<l:a> ", "--a ", '"a" ', "{a} "])
+def test_many_spans_are_not_quadratic(piece: str) -> None:
+    begin = time.process_time()
+    guarded = protect(piece * 8000)
+    guarded.restore(guarded.sources)
+    assert time.process_time() - begin < 2
+
+
+def test_many_quotes_and_variants_return_to_their_places() -> None:
+    prompt = 'a "B" and {c|d}, "e" and {f|g} or (h:1.2)'
+    guarded = protect(prompt)
+    assert guarded.restore(guarded.sources) == prompt
+
+
+def test_syntax_is_named_by_kind() -> None:
+    assert syntax('a (cat:1.2) "x" \\(y\\) --no dog') == {"weight": "(cat:1.2)", "flag": "--no dog"}
+    assert syntax("a plain (cat), well-lit") == {}
+
+
+def test_a_weighted_phrase_without_a_place_is_named() -> None:
+    guarded = protect("(cat:1.2) and (Cat:1.3) and (dog:1.1)")
+    assert [s.text for s in guarded.unplaced("a cat and a dog")] == ["(Cat:1.3)"]

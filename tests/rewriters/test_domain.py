@@ -66,7 +66,28 @@ SWAPS = [
     ("3 cats", "four cats"),
     ("x2 cups", "three cups"),
     ("two zebras", "three objects. top left: a zebra. bottom left: a zebra. right: a zebra."),
+    ("half a dozen apples", "twelve apples"),
+    ("a cat and nothing else", "two objects. left: a cat. right: a horse."),
+    ("just a cat", "a cat and a dog"),
+    ("not only a cat but also a dog", "a dog, studio"),
+    ("no dogs, a cat", "a puppy and a cat"),
+    ("((two cats)) and [dog]", "three objects. bottom: a dog. top left: a cat. top right: a cat."),
+    ("a (kitten:1.2)", "one cat, studio"),
 ]
+SCENES = [
+    ("a cat to the left of a dog", "a dog to the left of a cat"),
+    ("a cat to the left of a dog", "two objects. left: a dog. right: a cat."),
+    ("a cat above a dog", "a cat below a dog"),
+    ("two cats and one dog", "one cat and two dogs"),
+    ("a red cat and a blue dog", "a blue cat and a red dog"),
+    ("exactly one cat", "three cats"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "answer"), SCENES)
+def test_a_swapped_scene_is_seen(scripted: Any, prompt: str, answer: str) -> None:
+    result = Guarded(scripted(lambda _: answer), domain=emoji).rewrite([prompt])[0][0]
+    assert [c.name for c in result.checks if not c.passed] == ["scene_kept"]
 
 
 @pytest.mark.parametrize(("prompt", "answer"), SWAPS)
@@ -85,6 +106,20 @@ RIGHT = [
     ("hot-dogs", "several hot dogs"),
     ("i don't want any cakes, show a sheep", "one sheep"),
     ("photo of four buses", "four objects. a bus. a bus. a bus. a bus."),
+    ("a cat and nothing else", "one object. center: a cat."),
+    ("not only a cat but also a dog", "two objects. left: a cat. right: a dog."),
+    ("no less than two cats", "two cats, studio"),
+    ("half a dozen apples", "6 apples"),
+    ("don't forget the dog next to a cat", "a dog and a cat"),
+    ("why not draw a cat", "one cat, studio"),
+    ("wouldn't a cat be nice", "one cat, studio"),
+    ("don't leave out the dog", "one dog, studio"),
+    ("a cat to the left of a dog", "two objects. left: a cat. right: a dog."),
+    ("a cat to the left of a dog", "a dog to the right of a cat"),
+    ("a cat to the left of a dog", "cat, dog, sticker, studio"),
+    ("cats", "three cats"),
+    ("two cats, one red and one blue", "two objects. left: a red cat. right: a blue cat."),
+    ("a tv with the colour of coal", "a black tv"),
 ]
 
 
@@ -167,6 +202,18 @@ def test_the_guard_sees_a_swapped_thing(scripted: Any) -> None:
 def test_nothing_like_rules_out(scripted: Any) -> None:
     guarded = Guarded(scripted(lambda _: "one object. center: a zebra."), domain=emoji)
     assert guarded.rewrite(["a zebra and nothing like bears"])[0][0].status == "accepted"
+
+
+def test_a_synonym_is_not_ruled_out(scripted: Any) -> None:
+    inner = scripted(lambda p: f"{p}, studio")
+    made = inner.rewrite
+
+    def with_negative(prompts: Any, **options: Any) -> Any:
+        return [[replace(row[0], negative="kitten")] for row in made(prompts, **options)]
+
+    inner.rewrite = with_negative
+    result = Guarded(inner, domain=emoji).rewrite(["a cat"])[0][0]
+    assert [c.name for c in result.checks if not c.passed] == ["negative_apart"]
 
 
 def test_a_rewriter_brings_its_domain(chat_model: Any, chat_tokenizer: Any) -> None:

@@ -178,6 +178,22 @@ CONSTRAINTS = [
     ("twenty-five candles", "25 candles on a cake", ""),
     ("2,000 lanterns", "two thousand lanterns at night", ""),
     ("a cat on a mat", "a cat on a mat. " * 400, "length"),
+    ("\U0001f431", "four umbrellas, studio", "content_kept"),
+    ("\U0001f436 \U0001f355", "a \U0001f436 on a chair", "content_kept"),
+    ("\U0001f436 \U0001f355", "\U0001f355 beside a \U0001f436", ""),
+    ("a red car", "a car that is not red", "colours_kept"),
+    ("two dogs", "a dog, without two dogs", "numbers_kept"),
+    ("a car that is not red", "a crimson car", "negation_kept"),
+    ("I can't wait to see a dog", "a dog on grass", ""),
+    ("I can't help thinking of a dog", "a dog on grass", ""),
+    ("1" * 5000 + " cats", "cats on grass", ""),
+    ("a cat", "a cat (animal:1.9)", "no_new_syntax"),
+    ("a cat", "a cat --no cat", "no_new_syntax"),
+    ("a cat", "a cat BREAK gore", "no_new_syntax"),
+    ("a cat", "a cat embedding:bad", "no_new_syntax"),
+    ("a cat", "a cat __x__", "no_new_syntax"),
+    ("a cat", 'a cat (the best) under a sign "open"', ""),
+    ("a (red car:1.2) in rain", "a shiny car in red, in the rain", "spans_intact"),
 ]
 
 
@@ -236,6 +252,21 @@ def test_what_is_asked_for_is_not_ruled_out(prompt: str, without: str, status: s
     if status == "reverted":
         assert failed(result) == ["negative_apart"]
         assert (result.text, result.negative, result.scores) == (prompt, "", {})
+
+
+def test_a_colour_is_ruled_out_by_any_of_its_names() -> None:
+    result = negative("{}, in the sun", "crimson").rewrite(["a red cat"])[0][0]
+    assert failed(result) == ["negative_apart"]
+
+
+def test_a_lost_quality_tag_is_put_at_the_end(judge: Any) -> None:
+    result = judge("(masterpiece:1.2), a cat", "a fluffy cat")
+    assert result.text == "a fluffy cat, (masterpiece:1.2)"
+
+
+def test_prompts_may_come_one_by_one() -> None:
+    found = Guarded(FakeRewriter()).rewrite(p for p in ("a cat", "a dog"))  # type: ignore[arg-type]
+    assert [row[0].original for row in found] == ["a cat", "a dog"]
 
 
 def test_similarity_is_a_second_chance(judge: Any) -> None:
