@@ -56,8 +56,8 @@ def _check_item(item: object, modality: Modality, name: str) -> None:
         )
     if not all(item.shape[1:]):
         raise ValueError(
-            f"{name}: media must have at least one pixel and frame, got {tuple(item.shape)}; "
-            "leave out samples that hold none"
+            f"{name}: media have no frames or no pixels, got {tuple(item.shape)}; leave out "
+            "samples without any"
         )
     if not item.is_floating_point():
         raise ValueError(
