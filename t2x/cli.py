@@ -17,7 +17,7 @@ import typer
 
 from t2x import __version__
 from t2x.commands.bench import bench
-from t2x.commands.console import note
+from t2x.commands.console import note, write_any_text
 from t2x.commands.demo import demo
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
@@ -65,6 +65,7 @@ def _common(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
     _quiet_libraries()
+    write_any_text()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

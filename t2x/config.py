@@ -21,6 +21,9 @@ from t2x.plain import plain
 __all__ = ["ConfigError", "build_config", "load_config", "save_config", "to_dict"]
 
 T = TypeVar("T")
+_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)  # too long a number, too deep a nest
+_OF_ANYTHING: dict[Any, tuple[Any, ...]] = {list: (Any,), tuple: (Any, ...), dict: (Any, Any)}
+_SHOWN = 200  # characters of a value in an error
 
 
 class ConfigError(T2XError, ValueError):
@@ -61,7 +64,7 @@ def _read(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: {error}") from error
-    except yaml.YAMLError as error:
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"{str(path)!r} is not valid YAML: {reason}") from error
     if values is None:
@@ -77,19 +80,24 @@ def _override(values: dict[str, Any], text: str) -> None:
         raise ConfigError(f"an override is written key=value or key.sub=value, got {text!r}")
     *parents, last = key.strip().split(".")
     for depth, parent in enumerate(parents):
-        inner = values.setdefault(parent, {})
+        inner = values.get(parent)
+        if inner is None:  # not there, or a section that YAML leaves empty
+            inner = values[parent] = {}
         if not isinstance(inner, dict):
             raise ConfigError(f"{'.'.join(parents[: depth + 1])!r} is a value, so {key!r} is none")
         values = inner
     try:
         values[last] = yaml.safe_load(raw)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the value of the override {text!r} is not valid YAML") from error
+    except _UNREADABLE as error:
+        raise ConfigError(f"the value of the override {_shown(text)} is not valid YAML") from error
 
 
 def _build(cls: type, values: object, prefix: str) -> Any:
+    if values is None:  # a section that YAML leaves empty, like an empty file
+        values = {}
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{prefix or cls.__name__!r} must hold keys and values, got {values!r}")
+        name = prefix or cls.__name__
+        raise ConfigError(f"{name!r} must hold keys and values, got {_shown(values)}")
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for key in values:
@@ -118,6 +126,8 @@ def _unknown_key(prefix: str, key: str, known: list[str]) -> str:
 def _convert(hint: Any, value: Any, key: str) -> Any:
     """Turn a YAML value into the type that the schema names."""
     origin, args = get_origin(hint), get_args(hint)
+    if hint in _OF_ANYTHING:
+        origin, args = hint, _OF_ANYTHING[hint]
     if hint is Any:
         return value
     if dataclasses.is_dataclass(hint):
@@ -131,7 +141,8 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
     if origin is dict:
         if not isinstance(value, Mapping):
             raise _wrong(key, hint, value)
-        return {k: _convert(args[1], v, f"{key}.{k}") for k, v in value.items()}
+        names = {k: _convert(args[0], k, f"a key of {key}") for k in value}
+        return {names[k]: _convert(args[1], v, f"{key}.{k}") for k, v in value.items()}
     return _convert_scalar(hint, value, key)
 
 
@@ -145,7 +156,7 @@ def _convert_scalar(hint: Any, value: Any, key: str) -> Any:
     if hint is float and isinstance(value, int | float | str):
         try:
             return float(value)  # YAML reads 1e-4 as text
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise _wrong(key, hint, value) from error
     if hint in (str, Path) and isinstance(value, str):
         return hint(value)
@@ -180,14 +191,25 @@ def _convert_sequence(origin: type, args: tuple[Any, ...], value: Any, key: str)
 
 
 def _choose(allowed: tuple[Any, ...], value: Any, key: str) -> Any:
-    if value not in allowed:
-        raise ConfigError(f"{key!r} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    # The type counts too: to Python true is 1.
+    if not any(type(value) is type(choice) and value == choice for choice in allowed):
+        choices = ", ".join(map(repr, allowed))
+        raise ConfigError(f"{key!r} must be one of {choices}, got {_shown(value)}")
     return value
 
 
 def _wrong(key: str, hint: Any, value: Any) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else str(hint)
-    return ConfigError(f"{key!r} must be {name}, got {value!r} ({_kind(value)})")
+    return ConfigError(f"{key!r} must be {name}, got {_shown(value)} ({_kind(value)})")
+
+
+def _shown(value: Any) -> str:
+    """The value as Python writes it, cut if it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _kind(value: Any) -> str:

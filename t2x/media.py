@@ -7,6 +7,7 @@ through ``quantize``.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ __all__ = [
     "spaced",
     "to_pil",
 ]
+
+log = logging.getLogger(__name__)
 
 PICTURE_SUFFIXES = tuple(
     f".{kind}"
@@ -86,7 +89,7 @@ def load_picture(path: str | Path) -> torch.Tensor:
     """
     with _readable(Path(path)), Image.open(path) as image:
         image.load()
-        return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+        return _from_bytes(_rgb_bytes(_turned(image)))
 
 
 def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
@@ -105,7 +108,7 @@ def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
         count = int(getattr(image, "n_frames", 1))
         if count == 1 or image.format not in ("GIF", "PNG", "WEBP", "AVIF"):
             image.load()
-            return _from_bytes(_rgb_bytes(ImageOps.exif_transpose(image)))
+            return _from_bytes(_rgb_bytes(_turned(image)))
         frames = []
         for number in spaced(count, max_frames):
             image.seek(number)
@@ -162,8 +165,18 @@ def _readable(path: Path) -> Iterator[None]:
         raise T2XError(f"{str(path)!r} has too many pixels to be read safely: {error}") from error
     except UnidentifiedImageError as error:
         raise T2XError(f"{str(path)!r} is no picture; give a PNG, JPEG or WebP file") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise T2XError(f"cannot read {str(path)!r} as a picture: {error}") from error
+    except Exception as error:  # decoders raise anything for a damaged file, MemoryError too
+        reason = str(error) or type(error).__name__
+        raise T2XError(f"cannot read {str(path)!r} as a picture: {reason}") from error
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """The picture as its EXIF orientation says; as it is stored if the EXIF block is damaged."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception as error:  # the pixels were read; what parses EXIF raises anything
+        log.warning("the EXIF block of a picture is damaged, it is not turned: %r", error)
+        return image
 
 
 def save_png(

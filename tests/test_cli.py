@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from t2x import registry
-from t2x.cli import run
+from t2x.cli import main, run
 from t2x.commands.console import Meter, job_progress
 from t2x.errors import T2XError
 from t2x.media import load_picture, save_png
@@ -151,6 +151,24 @@ def test_rewrite_prints_one_json_line_per_prompt(t2x):
             assert changed == (item["status"] == "accepted")
             assert changed or item["checks"], "words given back need a reason"
     assert records[0]["rewrites"][0]["text"].startswith(f"{ODD[0]}, ")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_encoding_without_the_character_costs_no_result(monkeypatch, encoding, form):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    prompt = "é 猫 😀"
+    with pytest.raises(SystemExit) as ended:
+        main(["rewrite", "--model", "none", prompt, *form])
+    sys.stdout.flush()
+    text = written.getvalue().decode(encoding)
+    assert ended.value.code == 0
+    if form:
+        assert json.loads(text)["prompt"] == prompt
+    else:
+        shown = prompt.encode(encoding, "backslashreplace").decode(encoding)
+        assert "".join(shown.split())[:8] in "".join(text.split())
 
 
 def test_rewrite_shows_text_and_reason_without_reading_markup(t2x, monkeypatch):
@@ -293,6 +311,34 @@ def test_generate_never_writes_over_a_picture(t2x):
     assert [Path(row["file"]).read_bytes() for row in first] == before
     names = [Path(row["file"]).name for row in (*first, *second)]
     assert names == [f"{i:04d}-seed{i % 2}.png" for i in range(4)]
+
+
+def test_two_that_generate_at_once_keep_their_pictures_apart(t2x, monkeypatch):
+    """The second begins and ends while the first draws, with the same seed."""
+    other: list[dict[str, str]] = []
+
+    class Slow(FakeGenerator):
+        def generate(self, prompts, **options):
+            if not other:
+                other.append({})
+                other[0] = json.loads(t2x("generate", "dog", *GENERATOR, "--json")[1])[0]
+            return super().generate(prompts, **options)
+
+    monkeypatch.setattr(sys.modules["fakes"], "make", Slow, raising=False)
+    code, out, _ = t2x("generate", "cat", "--model", "fakes:make", "--json")
+    rows = [*json.loads(out), other[0]]
+    assert code == 0 and [Path(row["file"]).name[:4] for row in rows] == ["0001", "0000"]
+    assert [Image.open(row["file"]).text["prompt"] for row in rows] == ["cat", "dog"]
+
+
+def test_generate_leaves_no_empty_file_for_what_can_not_be_saved(t2x, monkeypatch):
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("t2x.media.save_png", full)
+    code, _, err = t2x("generate", "cat", *GENERATOR, "--out", "o")
+    assert code == 1 and "cannot write a picture into 'o': no space left" in err
+    assert not list(Path("o").iterdir())
 
 
 def test_generate_saves_what_is_drawn_before_something_fails(t2x, monkeypatch):

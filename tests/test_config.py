@@ -114,6 +114,54 @@ def test_a_file_that_is_no_mapping_is_an_error(tmp_path, text, message):
         load_config(Outer, write(tmp_path, text))
 
 
+def test_a_section_that_is_left_empty_has_its_defaults(tmp_path):
+    path = write(tmp_path, "name: a\ntrain:\n")
+    assert load_config(Outer, path).train == Inner()
+    assert load_config(Outer, path, ["train.steps=20"]).train == Inner(steps=20)
+
+
+@dataclass(frozen=True)
+class Loose:
+    mode: Literal[1, 2] = 1
+    counts: dict[str, int] = field(default_factory=dict)
+    table: dict = field(default_factory=dict)
+    row: list = field(default_factory=list)
+    pair: tuple = ()
+    rate: float = 1.0
+    steps: int = 1
+
+
+def test_containers_without_a_type_hold_anything():
+    config = build_config(Loose, {"table": {1: "a"}, "row": [1, "b"], "pair": [[], None]})
+    assert config == Loose(table={1: "a"}, row=[1, "b"], pair=([], None))
+    with pytest.raises(ConfigError, match="'row' must be list, got 3"):
+        build_config(Loose, {"row": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mode: true", "one of 1, 2, got True"),
+        ("mode: 1.0", "one of 1, 2, got 1.0"),
+        ("counts: {1: 2}", "'a key of counts' must be str, got 1"),
+        (f"rate: 1{'0' * 400}", r"'rate' must be float, got 1000+\.\.\. \(int\)"),
+        (f"steps: 1{'0' * 5000}", "not valid YAML"),
+        (f"rate: 0x{'f' * 5000}", "'rate' must be float, got a number of thousands of digits"),
+        ("[" * 5000, "not valid YAML"),
+        ("when: 2001-13-45", "not valid YAML"),
+    ],
+)
+def test_hostile_values_are_errors_of_the_configuration(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(Loose, write(tmp_path, text))
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "1" * 5000])
+def test_hostile_overrides_are_errors_of_the_configuration(value):
+    with pytest.raises(ConfigError, match=r"the override 'rate=.*\.\.\. is not valid YAML"):
+        load_config(Loose, None, [f"rate={value}"])
+
+
 def test_a_missing_file_is_an_error_and_an_empty_one_is_not(tmp_path):
     with pytest.raises(ConfigError, match=r"no\.yaml"):
         load_config(Inner, tmp_path / "no.yaml")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pytest
 import torch
@@ -212,3 +214,30 @@ def test_a_video_file_gives_its_frames(tmp_path):
     (tmp_path / "b.mp4").write_bytes(b"no video")
     with pytest.raises(T2XError, match="cannot read"):
         load_media(tmp_path / "b.mp4")
+
+
+def test_a_damaged_exif_block_only_skips_the_turn(tmp_path, monkeypatch):
+    path, exif = tmp_path / "a.jpg", Image.Exif()
+    exif[0x0112] = 6  # orientation: turned by 90 degrees
+    Image.new("RGB", (8, 4)).save(path, exif=exif)
+    assert load_picture(path).shape == (1, 3, 8, 4)
+
+    def parse(image):
+        raise struct.error("required argument is not an integer")
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", parse)
+    assert load_picture(path).shape == load_media(path).shape == (1, 3, 4, 8)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no frame"), NotImplementedError("odd"), MemoryError(), IndexError("9")]
+)
+def test_whatever_a_decoder_raises_names_the_file(tmp_path, monkeypatch, error):
+    def load(*arguments):
+        raise error
+
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    for read in (load_picture, load_media):
+        with pytest.raises(T2XError, match=r"cannot read .*a\.png.* as a picture: \w"):
+            read(tmp_path / "a.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -27,13 +28,33 @@ __all__ = [
     "print_table",
     "progress",
     "split_names",
+    "write_any_text",
 ]
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON value; what is NaN or infinite becomes null."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=indent) + "\n")
+    text = json.dumps(plain(value), ensure_ascii=False, indent=indent)
+    if not _can_write(text):
+        text = json.dumps(plain(value), indent=indent)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def _can_write(text: str) -> bool:
+    """Whether the encoding of standard output knows every character."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_any_text() -> None:
+    """Let standard output write what its encoding has no character for as an escape, as standard
+    error does, in place of an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -62,20 +62,18 @@ def generate(
     options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
     given = {key: value for key, value in options.items() if value is not None}
     generator = load_generator(model, **given)
-    first = _next_number(folder)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "prompt": prompt,
             "text": text,
             "negative": negative,
             "seed": number,
             "model": generator.model_id,
-            "file": str(out / f"{i:04d}-seed{number}.png"),
         }
-        for i, (prompt, text, negative, number) in enumerate(jobs, first)
+        for prompt, text, negative, number in jobs
     ]
     with progress() as show:
-        for done in _draw(generator, rows, pixels):
+        for done in _draw(generator, rows, folder, pixels):
             show(f"drawing with {generator.model_id}", done, len(rows))
     if as_json:
         print_json(rows)
@@ -102,11 +100,14 @@ def _next_number(folder: Path) -> int:
 
 
 def _draw(
-    generator: Generator, rows: list[dict[str, Any]], size: tuple[int, int] | None
+    generator: Generator,
+    rows: list[dict[str, Any]],
+    folder: Path,
+    size: tuple[int, int] | None,
 ) -> Iterator[int]:
-    """Draw and save batch by batch, so that what ends a run costs one batch; give how many are
-    done."""
-    done = 0
+    """Draw and save batch by batch, so that what ends a run costs one batch; add to each row its
+    "file", and give how many are done."""
+    done, number = 0, _next_number(folder)
     while done < len(rows):
         batch = rows[done : done + getattr(generator, "batch_size", BATCH)]
         negatives = [row["negative"] for row in batch]
@@ -117,20 +118,45 @@ def _draw(
             size=size,
         )
         for row, picture in zip(batch, media, strict=True):
-            _save(picture, row)
+            number = _save(picture, row, folder, number) + 1
         done += len(batch)
         yield done
 
 
-def _save(picture: Tensor, row: dict[str, Any]) -> None:
-    from t2x.media import save_png
-
+def _save(picture: Tensor, row: dict[str, Any], folder: Path, number: int) -> int:
+    """Save a picture, or a video frame by frame, under the first free number; give that number."""
     frames = picture if picture.ndim == 4 else picture.unsqueeze(0)
     text = {key: str(row[key]) for key in ("prompt", "text", "negative", "seed", "model")}
-    path = Path(row["file"])
+    endings = [""] if len(frames) == 1 else [f"-frame{i:03d}" for i in range(len(frames))]
     try:
-        for i, frame in enumerate(frames):
-            name = path if len(frames) == 1 else path.with_stem(f"{path.stem}-frame{i:03d}")
-            save_png(frame, name, text=text)
+        number = _claim(folder, number, f"-seed{row['seed']}{endings[0]}.png")
+        stem = f"{number:04d}-seed{row['seed']}"
+        row["file"] = str(folder / f"{stem}.png")
+        for frame, ending in zip(frames, endings, strict=True):
+            _save_whole(frame, folder / f"{stem}{ending}.png", text)
     except OSError as error:
-        raise T2XError(f"cannot write {str(path)!r}: {error}") from error
+        raise T2XError(f"cannot write a picture into {str(folder)!r}: {error}") from error
+    return number
+
+
+def _claim(folder: Path, number: int, ending: str) -> int:
+    """Count on to a number whose name no other process has taken since the folder was read, and
+    take it."""
+    while True:
+        try:
+            (folder / f"{number:04d}{ending}").open("xb").close()
+        except FileExistsError:
+            number += 1
+        else:
+            return number
+
+
+def _save_whole(picture: Tensor, path: Path, text: dict[str, str]) -> None:
+    """Leave no part of a picture, nor the empty file that held its name."""
+    from t2x.media import save_png
+
+    try:
+        save_png(picture, path, text=text)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

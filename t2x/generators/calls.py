@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,8 +42,11 @@ def checked_sampling(
                 f"{', '.join(sorted(allowed))}"
             )
     steps = sampling.get("num_inference_steps", 1)
-    if operator.index(steps) < 1:
+    if _whole("num_inference_steps", steps) < 1:
         raise T2XError(f"num_inference_steps must be at least 1, got {steps}")
+    for key, value in sampling.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise T2XError(f"{key} must be a finite number, got {value}")
     return dict(sampling)
 
 
@@ -56,7 +60,7 @@ def with_size(
     """Add size (height, width) and number of frames to the settings of a call, if it takes them."""
     call = dict(sampling)
     if size is not None:
-        height, width = (operator.index(side) for side in size)
+        height, width = (_whole("size", side) for side in size)
         if min(height, width) < 1:
             raise T2XError(f"size is (height, width) in pixels, both positive; got {size}")
         if not {"height", "width"} <= arguments.keys():
@@ -65,7 +69,7 @@ def with_size(
     if num_frames is not None:
         if "num_frames" not in arguments:
             raise T2XError("this pipeline makes pictures; leave num_frames out")
-        if operator.index(num_frames) < 1:
+        if _whole("num_frames", num_frames) < 1:
             raise T2XError(f"num_frames must be at least 1, got {num_frames}")
         call["num_frames"] = num_frames
     return call
@@ -79,18 +83,29 @@ def check_prompts(
         raise T2XError("prompts must be a list of strings, one per sample")
     if not prompts:
         raise T2XError("no prompts given; give at least one")
+    for text in negative or ():
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise T2XError(f"negative prompts must be strings ('' for none), got {kind}")
     for index, text in enumerate([*prompts, *(negative or ())]):
         if not _is_unicode(text):
             raise T2XError(f"prompt {index % len(prompts)} is no valid Unicode text: {text[:40]!r}")
     if len(seeds) != len(prompts):
         raise T2XError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed per sample")
     for seed in seeds:
-        if not 0 <= operator.index(seed) < 2**64:
+        if not 0 <= _whole("a seed", seed) < 2**64:
             raise T2XError(f"seed {seed} is not in 0 ... 2**64 - 1")
     if negative is not None and (isinstance(negative, str) or len(negative) != len(prompts)):
         raise T2XError(
             f"{len(prompts)} prompts need as many negative prompts, one per sample ('' for none)"
         )
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise T2XError(f"{name} must be a whole number, got {value!r}") from error
 
 
 def _is_unicode(text: str) -> bool:

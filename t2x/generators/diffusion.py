@@ -250,11 +250,12 @@ class DiffusionGenerator:
         self._check_input(prompts, negative, seeds)
         call = self._call(size, num_frames)
         negatives = list(negative) if negative is not None else [""] * len(prompts)
+        numbers = [int(seed) for seed in seeds]  # torch seeds with nothing that only acts like one
         self._warn_of_truncation(prompts)
         drawn: dict[int, Tensor] = {}
         for with_negative in (False, True):
             group = [i for i, text in enumerate(negatives) if bool(text) == with_negative]
-            for rows, media in self._batches(group, list(prompts), negatives, list(seeds), call):
+            for rows, media in self._batches(group, list(prompts), negatives, numbers, call):
                 drawn.update(zip(rows, media, strict=True))
                 if callback is not None:
                     callback(len(drawn), len(prompts))

@@ -51,6 +51,10 @@ class Job:
 
         return load_guarded(self.rewriter, generator=self.target)
 
+    def load(self) -> None:
+        """Load the rewriter now, or raise what says why it can't be."""
+        _ = self.guarded
+
     def settings(self, source: Source) -> Record:
         """Give what must be the same for a run to go on where another stopped."""
         from t2x import __version__
@@ -122,6 +126,8 @@ def rewrite_file(
     path = Path(out)
     _check_apart(given, path)
     job = Job(rewriter, num, seed, target)
+    if overwrite:
+        job.load()  # first: a name that nobody knows must not cost the results that are there
     with open_output(path, job.settings(given), overwrite=overwrite) as output:
         before = output.written + output.bad
         if progress is not None:

@@ -26,7 +26,8 @@ def check_pairs(
     """Give N of N prompts and N media.
 
     Raises ``TypeError`` for a bare string or media that are no tensors, ``ValueError`` for a length
-    mismatch, wrong dimensions, wrong channels, integer pixels, or pixels of another range.
+    mismatch, wrong dimensions, wrong channels, no pixels, integer pixels, or pixels of another
+    range.
     """
     if isinstance(prompts, str) or not all(isinstance(p, str) for p in prompts):
         raise TypeError(f"{name}: prompts must be a list of strings, got {type(prompts).__name__}")
@@ -52,6 +53,11 @@ def _check_item(item: object, modality: Modality, name: str) -> None:
         raise ValueError(
             f"{name} scores {modality}s of shape {_SHAPES[modality]}, got {tuple(item.shape)}; "
             "t2x.from_pil turns grey, palette and transparent pictures into RGB"
+        )
+    if not all(item.shape[1:]):
+        raise ValueError(
+            f"{name}: media have no frames or no pixels, got {tuple(item.shape)}; leave out "
+            "samples without any"
         )
     if not item.is_floating_point():
         raise ValueError(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -115,6 +116,12 @@ def test_a_sample_depends_on_its_seed_and_not_on_its_batch(build, call):
     assert not same_picture(together[:1], other)
     other = generator.generate(PROMPTS[1:2], seeds=SEEDS[:1], **call)
     assert not same_picture(together[:1], other)
+
+
+@pytest.mark.parametrize("seeds", [torch.tensor([1]), [True], np.array([1])])
+def test_whatever_acts_like_a_whole_number_is_a_seed(generator, seeds):
+    expected = generator.generate(["a cat"], seeds=[1])
+    assert torch.equal(generator.generate(["a cat"], seeds=seeds), expected)
 
 
 def test_media_are_float32_in_steps_of_a_grey_level(generator):
@@ -258,6 +265,9 @@ def test_pixels_that_are_no_numbers_are_an_error():
         ({"prompts": ["a"], "seeds": [-1]}, "seed -1"),
         ({"prompts": ["a", "b\udc80"], "seeds": [1, 2]}, "prompt 1 is no valid Unicode"),
         ({"prompts": ["a"], "seeds": [1], "negative": ["b", "c"]}, "negative prompts"),
+        ({"prompts": ["a"], "seeds": [1], "negative": [None]}, "'' for none.*, got NoneType"),
+        ({"prompts": ["a"], "seeds": [1.5]}, "a seed must be a whole number, got 1.5"),
+        ({"prompts": ["a"], "seeds": [1], "size": (64.0, 64)}, "size must be a whole number"),
         ({"prompts": ["a"], "seeds": [1], "size": (0, 64)}, "both positive"),
         ({"prompts": ["a"], "seeds": [1], "size": (60, 64)}, "divisible by 8"),
         ({"prompts": ["a"], "seeds": [1], "num_frames": 5}, "leave num_frames out"),
@@ -278,6 +288,8 @@ def test_wrong_input_is_one_clear_line(generator, arguments, message):
         ({"offload": "disk", "device": "cpu"}, "unknown offload"),
         ({"num_inference_steps": 0}, "at least 1"),
         ({"batch_size": 0}, "at least 1"),
+        ({"num_inference_steps": 2.5}, "must be a whole number, got 2.5"),
+        ({"guidance_scale": float("nan")}, "guidance_scale must be a finite number, got nan"),
         ({"sampling": {"guidence_scale": 3}}, "no sampling setting .* allowed: .*guidance_scale"),
         ({"sampling": {"latents": None}}, "no sampling setting"),
         ({"varient": "fp16"}, "varient: no option"),

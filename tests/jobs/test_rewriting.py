@@ -325,6 +325,16 @@ def test_a_name_that_nobody_knows_leaves_no_files():
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["in.jsonl"]
 
 
+@pytest.mark.parametrize("name", ["nope", "no/such/rewriter:nothing"])
+def test_starting_anew_with_a_wrong_rewriter_leaves_what_is_there(name):
+    write_input()
+    run()
+    before = {path.name: path.read_bytes() for path in Path.cwd().iterdir()}
+    with pytest.raises(Exception, match=name.partition(":")[0]):
+        run(rewriter=name, overwrite=True)
+    assert {path.name: path.read_bytes() for path in Path.cwd().iterdir()} == before
+
+
 def test_the_file_is_read_as_it_is_rewritten(small):
     """Memory does not grow with the file: one batch is held, whatever comes behind it."""
     write_input([b'"%d"' % i for i in range(100)])

@@ -53,6 +53,9 @@ def test_mismatch_and_wrong_types_are_refused(reward: RewardModel, pictures: tor
         reward.score(["a"], torch.linspace(0, 255, 192).reshape(1, 3, 8, 8))
     with pytest.raises(ValueError, match="between -1 and 1"):
         reward.score(["a"], torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8))
+    for shape in [(1, 3, 0, 5), (1, 3, 5, 0)]:
+        with pytest.raises(ValueError, match="no pixels"):
+            reward.score(["a"], torch.rand(shape))
     slightly = torch.linspace(-0.1, 1.1, 192).reshape(1, 3, 8, 8)  # as in the midst of guidance
     assert bool(reward.score(["a"], slightly).isfinite())
     with pytest.raises(ValueError, match="images of shape"):

@@ -1,19 +1,13 @@
-"""Tiny models and fakes for tests, examples and plugins; built in code, no download, no file.
-
-Models are of the real classes with a few thousand random weights from a fixed seed: their pictures
+"""Models of the real classes with a few thousand random weights from a fixed seed: their pictures
 and texts mean nothing, but they load, save, batch, offload and differentiate like their big
-counterparts. Fakes are closed-form stand-ins for whole models.
+counterparts.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-from t2x.types import Context, Media, Modality, Rewrite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,9 +23,8 @@ CHAT_TEMPLATE = (
 )
 
 __all__ = [
-    "FakeGenerator",
-    "FakeReward",
-    "FakeRewriter",
+    "WORDS",
+    "fixed_weights",
     "tiny_bert_tokenizer",
     "tiny_blip",
     "tiny_causal_lm",
@@ -41,6 +34,7 @@ __all__ = [
     "tiny_siglip",
     "tiny_stable_diffusion",
     "tiny_transformers_clip",
+    "tiny_vae",
     "tiny_wan",
     "tiny_word_tokenizer",
     "tiny_z_image",
@@ -257,18 +251,6 @@ def tiny_siglip(seed: int = 0, *, size: int = 32, length: int = 16) -> tuple[Any
     return model.eval(), SiglipProcessor(image_processor=pictures, tokenizer=tokenizer)
 
 
-def flow_scheduler(**changes: Any) -> Any:
-    """Build the flow-matching DPM-Solver of the embedded generators."""
-    from diffusers import DPMSolverMultistepScheduler
-
-    settings = {
-        "prediction_type": "flow_prediction",
-        "use_flow_sigmas": True,
-        "steps_offset": 1,  # without effect on flow sigmas; StableDiffusionPipeline wants it
-    }
-    return DPMSolverMultistepScheduler(**{**settings, **changes})
-
-
 def tiny_vae(seed: int = 0, **changes: Any) -> Any:
     """Build an AutoencoderKL that shrinks pictures by 4, with 4 latent channels."""
     from diffusers import AutoencoderKL
@@ -432,93 +414,3 @@ def tiny_wan(seed: int = 0) -> Any:
             scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
             transformer=transformer.eval(),
         )
-
-
-class FakeRewriter:
-    """Rewriter that appends words chosen by prompt, seed and index; the same in any batch."""
-
-    model_id = "fake-rewriter"
-
-    def __init__(self, endings: Sequence[str] = ("in detail", "as a photo", "large")) -> None:
-        self.endings = tuple(endings)
-
-    def rewrite(
-        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
-    ) -> list[list[Rewrite]]:
-        """Give ``num_generations`` rewrites for each prompt, walking through the endings."""
-        return [
-            [self._rewrite(prompt, seed, index) for index in range(num_generations)]
-            for prompt in prompts
-        ]
-
-    def _rewrite(self, prompt: str, seed: int, index: int) -> Rewrite:
-        ending = self.endings[(_number(prompt, seed) + index) % len(self.endings)]
-        return Rewrite(
-            original=prompt, text=f"{prompt}, {ending}", seed=seed, model_id=self.model_id
-        )
-
-
-class FakeGenerator:
-    """Generator of one plain colour per picture, decided by prompt, negative prompt and seed."""
-
-    model_id = "fake-generator"
-
-    def __init__(self, modality: Modality = "image", *, size: tuple[int, int] = (64, 64)) -> None:
-        self.modality: Modality = modality
-        self.size = size
-
-    def generate(
-        self,
-        prompts: Sequence[str],
-        *,
-        negative: Sequence[str] | None = None,
-        seeds: Sequence[int],
-        size: tuple[int, int] | None = None,
-        num_frames: int | None = None,
-    ) -> Media:
-        """Give (N, 3, H, W), or (N, F, 3, H, W) of equal frames, in steps of 1/255."""
-        import torch
-
-        negatives = negative or [""] * len(prompts)
-        rows = zip(prompts, negatives, seeds, strict=True)
-        numbers = [_number(f"{text}\0{without}", seed) for text, without, seed in rows]
-        colours = torch.tensor([[n % 256, n // 256 % 256, n // 65536 % 256] for n in numbers])
-        frames = [num_frames or 4] if self.modality == "video" else []
-        height, width = size or self.size
-        middle = [1] * len(frames)
-        picture = colours.float().div(255).reshape(len(numbers), *middle, 3, 1, 1)
-        return picture.expand(-1, *frames, 3, height, width).clone()
-
-
-class FakeReward:
-    """Reward that is the mean brightness of one channel; prompts that contain ``fails_on`` are
-    NaN."""
-
-    name = "fake-reward"
-    scale = "mean brightness of a colour channel"
-    range = (0.0, 1.0)
-    differentiable = True
-
-    def __init__(
-        self, channel: int = 0, *, fails_on: str | None = None, modality: Modality = "image"
-    ) -> None:
-        self.channel = channel
-        self.fails_on = fails_on
-        self.modality: Modality = modality
-
-    def score(
-        self, prompts: Sequence[str], media: Media, *, context: Context | None = None
-    ) -> Tensor:
-        """Give (N,) float32 with gradients to ``media``."""
-        import torch
-
-        if len(prompts) != len(media):
-            raise ValueError(f"{len(prompts)} prompts but {len(media)} media; give one per sample")
-        rows = [item[..., self.channel, :, :].float().mean() for item in media]
-        failed = torch.tensor([self.fails_on is not None and self.fails_on in p for p in prompts])
-        return torch.stack(rows).masked_fill(failed.to(rows[0].device), math.nan)
-
-
-def _number(text: str, seed: int) -> int:
-    digest = hashlib.sha256(f"{seed}\0{text}".encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:6], "big")

@@ -1,0 +1,43 @@
+"""Tiny models and fakes for tests, examples and plugins; built in code, no download, no file."""
+
+from __future__ import annotations
+
+from t2x.testing.fakes import FakeGenerator, FakeReward, FakeRewriter
+from t2x.testing.models import (
+    WORDS,
+    fixed_weights,
+    tiny_bert_tokenizer,
+    tiny_blip,
+    tiny_causal_lm,
+    tiny_clip_tokenizer,
+    tiny_open_clip,
+    tiny_sdxl,
+    tiny_siglip,
+    tiny_stable_diffusion,
+    tiny_transformers_clip,
+    tiny_vae,
+    tiny_wan,
+    tiny_word_tokenizer,
+    tiny_z_image,
+)
+
+__all__ = [
+    "WORDS",
+    "FakeGenerator",
+    "FakeReward",
+    "FakeRewriter",
+    "fixed_weights",
+    "tiny_bert_tokenizer",
+    "tiny_blip",
+    "tiny_causal_lm",
+    "tiny_clip_tokenizer",
+    "tiny_open_clip",
+    "tiny_sdxl",
+    "tiny_siglip",
+    "tiny_stable_diffusion",
+    "tiny_transformers_clip",
+    "tiny_vae",
+    "tiny_wan",
+    "tiny_word_tokenizer",
+    "tiny_z_image",
+]
