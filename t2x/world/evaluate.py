@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from t2x.errors import T2XError
+from t2x.errors import T2XError, UnknownNameError
 from t2x.evaluation.intervals import bootstrap_mean, paired_difference, stratified_mean
 from t2x.world.captions import STYLES, caption, dense_prompt
 from t2x.world.judge import judge_pictures
@@ -177,7 +178,7 @@ def evaluate_arms(
     held_out of each), statuses (how many rewrites ended how) and, where raw and dense run too,
     gap_closed; ``differences`` compares every two arms on the same prompts, over all of them and
     over held_out_kinds.
-    Raises T2XError for no arm, a name given twice or too few prompts.
+    Raises T2XError for no arm, an unknown one, a name given twice or too few prompts.
     """
     _check_arms(arms, n)
     model = _load_generator(generator)
@@ -210,6 +211,16 @@ def _check_arms(arms: Sequence[str], n: int) -> None:
             f"the arms are {', '.join(arms) or 'none'}; give one or more, each once, out of "
             "raw, rules, dense, rewrite and the names of rewriters"
         )
+    from t2x.registry import known_names
+
+    # Before the generator is loaded: a folder or hub id may be anything, a bare name is known.
+    names = ("raw", "dense", "rewrite", *known_names("rewriters"))
+    for arm in arms:
+        if arm not in names and not set(arm) & set("/:\\") and not Path(arm).is_dir():
+            raise UnknownNameError(
+                f"unknown arm {arm!r}; allowed: {', '.join(names)}, or a rewriter's folder, hub id "
+                "owner/model or 'package.module:Attr'"
+            )
     if n < len(TASKS):
         raise T2XError(
             f"{n} prompts do not reach all {len(TASKS)} tasks; give at least {len(TASKS)}"

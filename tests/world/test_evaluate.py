@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from t2x.errors import T2XError
+from t2x.errors import T2XError, UnknownNameError
 from t2x.types import Media
 from t2x.world.captions import STYLES, dense_prompt
 from t2x.world.evaluate import evaluate_arms, picture_seed, style_scores
@@ -119,6 +119,6 @@ def test_bad_calls(arms: tuple[str, ...], n: int, words: str) -> None:
         evaluate_arms(arms, n, 0, generator=Oracle({}))
 
 
-def test_unknown_arm() -> None:
-    with pytest.raises(T2XError, match="unknown rewriter 'raww'"):
-        evaluate_arms(("raww",), 12, 0, generator=Oracle({}))
+def test_an_unknown_arm_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(UnknownNameError, match="unknown arm 'bogus'; allowed: raw, dense"):
+        evaluate_arms(("raw", "bogus"), 12, 0, generator="no-such-folder/at-all")
