@@ -457,7 +457,7 @@ def test_bench_prints_the_ratio_and_every_reward(t2x, monkeypatch):
     tower = tiny_open_clip(size=224)
     tower[0].visual.output_dim = 16
     monkeypatch.setattr(bench, "random_tower", lambda *a, **k: tower)
-    monkeypatch.setattr(bench, "known_names", lambda kind: ["bright", "nothing"])
+    monkeypatch.setattr(bench, "AT_HAND", ["bright", "nothing"])
     code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1, "--json")
     result = json.loads(out)
     assert code == 0 and result["shared_over_single"] > 0 and result["threads"] == 1

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
-from t2x.registry import known_names, load_reward
+from t2x.registry import load_reward
+from t2x.reward_facts import FACTS
 from t2x.scoring.ensemble import RewardEnsemble
 from t2x.types import Context
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 ARCHITECTURE = "ViT-L-14-quickgelu"
 FRAMES = 8
 
-__all__ = ["FULL_SIZE", "bench_embedded", "bench_shared", "random_tower"]
+# What needs no download: a benchmark fetches nothing.
+AT_HAND = [name for name, facts in FACTS.items() if facts.download in ("embedded", "no weights")]
+
+__all__ = ["AT_HAND", "FULL_SIZE", "bench_embedded", "bench_shared", "random_tower"]
 
 Tower: TypeAlias = tuple[Any, Any]  # open_clip model and tokenizer
 Factory: TypeAlias = Callable[[Tower], "RewardModel"]
@@ -139,12 +143,12 @@ def bench_embedded(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Pictures per second of every named reward with the weights that it loads by itself, on 64 x
-    64 pictures; for rewards of videos, frames per second of videos of 8.
+    64 pictures; for rewards of videos, frames per second of videos of 8. By default ``AT_HAND``.
 
     What can't be loaded or scored has the reason under ``error``.
     """
     results: dict[str, dict[str, Any]] = {}
-    chosen = known_names("rewards") if names is None else list(names)
+    chosen = AT_HAND if names is None else list(names)
     for done, name in enumerate(chosen, 1):
         try:
             results[name] = _embedded(load_reward(name), pictures, repeats, clock)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
+from t2x.registry import load_reward
 from t2x.scoring import bench
-from t2x.scoring.bench import FULL_SIZE, bench_embedded, bench_shared, random_tower
+from t2x.scoring.bench import AT_HAND, FULL_SIZE, bench_embedded, bench_shared, random_tower
 from t2x.testing import tiny_open_clip
 
 
@@ -73,3 +74,18 @@ def test_embedded_rewards_have_a_speed_or_a_reason(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_architecture_is_said() -> None:
     with pytest.raises(T2XError, match="ViT-L-14-quickgelu"):
         random_tower("ViT-nothing")
+
+
+def test_by_default_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reward that it times by itself loads without a hub, and no other is tried."""
+    asked: list[str] = []
+
+    def load(name: str) -> Any:
+        asked.append(name)
+        return load_reward(name)
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(bench, "load_reward", load)
+    result = bench_embedded(pictures=2, repeats=1)
+    assert asked == AT_HAND and {"clip", "vqa", "quality", "motion"} <= set(asked)
+    assert not [name for name, row in result.items() if "can't" in row.get("error", "")]
