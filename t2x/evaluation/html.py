@@ -16,12 +16,11 @@ __all__ = ["data_url", "escaped", "fill_page"]
 
 
 def fill_page(name: str, **parts: str) -> str:
-    """Fill the template ``name`` of this folder with the shared style and with ``parts``, which are
-    HTML."""
+    """Fill the template ``name`` of this folder, behind the head that all pages share, with
+    ``parts``, which are HTML."""
     folder = files("t2x.evaluation")
-    style = (folder / "style.html").read_text(encoding="utf-8").rstrip("\n")
-    template = Template((folder / name).read_text(encoding="utf-8"))
-    return template.substitute(style=style, **parts)
+    page = "".join((folder / part).read_text(encoding="utf-8") for part in ("head.html", name))
+    return Template(page).substitute(parts)
 
 
 def escaped(value: object) -> str:

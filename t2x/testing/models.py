@@ -22,24 +22,6 @@ CHAT_TEMPLATE = (
     "<|im_end|> {% endfor %}{% if add_generation_prompt %}<|im_start|> assistant {% endif %}"
 )
 
-__all__ = [
-    "WORDS",
-    "fixed_weights",
-    "tiny_bert_tokenizer",
-    "tiny_blip",
-    "tiny_causal_lm",
-    "tiny_clip_tokenizer",
-    "tiny_open_clip",
-    "tiny_sdxl",
-    "tiny_siglip",
-    "tiny_stable_diffusion",
-    "tiny_transformers_clip",
-    "tiny_vae",
-    "tiny_wan",
-    "tiny_word_tokenizer",
-    "tiny_z_image",
-]
-
 
 @contextmanager
 def fixed_weights(seed: int) -> Iterator[None]:
