@@ -25,6 +25,7 @@ from t2x.functional.scores import aesthetic_score
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
 from t2x.world.captions import sample_pair
 from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.flow import load_drawer
 from t2x.world.reward_auc import auc
 from t2x.world.training import (
     Budget,
@@ -37,7 +38,7 @@ from t2x.world.training import (
 )
 from t2x.world.weights import require_model
 
-from .emoji_clip import VAE_SHARE, load_drawer
+from .emoji_clip import VAE_SHARE
 
 HIDDEN = 64
 PICTURES, HELD_OUT = 6_000, 600

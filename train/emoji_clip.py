@@ -16,7 +16,6 @@ spoilt (``t2x.world.corruption``).
 from __future__ import annotations
 
 import json
-import logging
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from t2x.functional.scores import sigmoid_pair_loss
 from t2x.world.captions import caption, sample_pair, training_scene
 from t2x.world.corruption import corrupt, partly_denoised, to_pictures
+from t2x.world.flow import load_drawer
 from t2x.world.preferences import Shown, near_miss, prompt_for, show
 from t2x.world.prompts import training_prompts
 from t2x.world.reward_auc import near_miss_metrics
@@ -49,9 +49,6 @@ from t2x.world.training import (
     write_metrics,
 )
 from t2x.world.truth import satisfies
-from t2x.world.weights import is_present, model_dir
-
-log = logging.getLogger(__name__)
 
 FAMILIES, VARIANTS, TEXTS = 32, 3, 2
 PEAK_LR = 1e-3
@@ -115,20 +112,6 @@ def save_clip(model: Any, tokenizer: Any, config: Mapping[str, Any], folder: Pat
     weights = {k: v.detach().half().contiguous() for k, v in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=1) + "\n")
-
-
-def load_drawer(folder: Path | None) -> Any:
-    """The emoji-flow pipeline that redraws training pictures: from ``folder``, the embedded one
-    without; None where there is none.
-    """
-    if folder is None and is_present("emoji-flow"):
-        folder = model_dir("emoji-flow")
-    if folder is None:
-        log.warning("no emoji-flow yet: training goes on without pictures that it has redrawn")
-        return None
-    from diffusers import StableDiffusionPipeline
-
-    return StableDiffusionPipeline.from_pretrained(folder, dtype=torch.float32)
 
 
 def spoil(shown: Sequence[Shown], number: int, drawer: Any, *, clean: float = 0.3) -> Tensor:

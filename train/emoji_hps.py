@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from t2x.functional.scores import hps_preference_loss
 from t2x.scoring.clip_encoder import load_clip
 from t2x.world.corruption import to_pictures
+from t2x.world.flow import load_drawer
 from t2x.world.preferences import preference_pair
 from t2x.world.reward_auc import near_miss_metrics
 from t2x.world.tokenizer import tokenize
@@ -43,7 +44,6 @@ from t2x.world.weights import require_model
 from .emoji_clip import (
     MAX_LOGIT_SCALE,
     build_clip,
-    load_drawer,
     save_clip,
     spoil,
     text_features,

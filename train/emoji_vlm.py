@@ -12,7 +12,8 @@ vision tower first learns what each of its patches shows, alone, then together w
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ from transformers import (
     Qwen2Config,
 )
 
-from t2x.world.corruption import corrupt, to_pictures, vae_round_trip
-from t2x.world.flow import find_vae, load_vae
+from t2x.world.captions import caption
+from t2x.world.corruption import corrupt, partly_denoised, to_pictures, vae_round_trip
+from t2x.world.flow import load_drawer
 from t2x.world.packing import KINDS, PATCHES, Packed, answer_states, look, pack
 from t2x.world.questions import Turn, sample_turns
+from t2x.world.render import Placed
 from t2x.world.reward_auc import auc
-from t2x.world.scene import CLASSES, COLORS
+from t2x.world.scene import CLASSES, COLORS, Group, Scene
 from t2x.world.shown import NAMELESS, draw_shown, patch_labels
 from t2x.world.training import (
     Budget,
@@ -54,13 +57,13 @@ PEAK_LR = 1e-3
 WIDTH = 192
 VOCABULARY = 2048
 DEFAULT_MINUTES = 90.0
-LOOK_FIRST, LOOK_BATCH = 0.38, 64  # share of the budget in which the vision tower learns alone
+LOOK_FIRST, LOOK_BATCH = 0.3, 64  # share of the budget in which the vision tower learns alone
 HARD_FROM = 0.8  # share of the budget from which on the later of these two holds
 EASY = (0.5, 0.08)  # share of false texts about another scene altogether
 PLAIN = (1.0, 0.4)  # share of texts to verify in plain kinds
 WEIGHTS = {"verify": 1.0, "fault": 0.7, "atomic": 0.7, "caption": 1.0, "text": 0.3}
 PATCH_WEIGHT, NAMING_WEIGHT = 0.3, 1.0
-THROUGH_VAE = 0.25
+THROUGH_VAE, REDRAWN = 0.1, 0.1  # shares of the pictures
 MEASURED = 512  # pictures
 FRESH = 10**9  # number of the first picture that no training draws
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<image>")
@@ -218,31 +221,67 @@ class Batch:
     turns: list[list[Turn]]
 
 
+def own_caption(objects: Sequence[Placed]) -> str:
+    """What the generator is told when it redraws a picture of these objects; "" if one of them has
+    no name.
+    """
+    if any(p.cls == NAMELESS for p in objects):
+        return ""
+    counts = Counter((p.cls, p.color) for p in objects)
+    return caption(
+        Scene(tuple(Group(c, color, n) for (c, color), n in counts.items())), "sentence", 0
+    )
+
+
+@torch.no_grad()
+def spoil(clean: Tensor, objects: Sequence[Sequence[Placed]], number: int, drawer: Any) -> Tensor:
+    """Pictures (N, 3, 64, 64) in [0, 1] as the model will meet them: corrupted, through the
+    autoencoder, or their noise of 0.3 to 0.7 taken off by the generator.
+    """
+    generator = torch.Generator().manual_seed(number)
+    pixels, _ = corrupt(clean, generator, clean=0.25)
+    if drawer is None:
+        return pixels
+    chance = torch.rand(len(clean), generator=generator)
+    captions = [own_caption(o) for o in objects]
+    named = torch.tensor([bool(c) for c in captions])
+    again = ((chance < REDRAWN) & named).nonzero().flatten()
+    through = (chance >= REDRAWN) & (chance < REDRAWN + THROUGH_VAE)
+    with autocast():
+        if through.any():
+            pixels[through] = vae_round_trip(pixels[through], drawer.vae)
+        if len(again):
+            sigma = 0.3 + 0.4 * torch.rand(len(again), generator=generator)
+            texts = [captions[i] for i in again.tolist()]
+            pixels[again] = partly_denoised(drawer, clean[again], texts, generator, sigma=sigma)
+    return pixels
+
+
 def make_batch(
     first: int,
     count: int,
     *,
-    vae: Any = None,
+    drawer: Any = None,
     easy: float = 0.1,
     plain: float = 0.4,
     ask: bool = True,
 ) -> Batch:
-    """Pictures number ``first`` and on, spoilt, with questions if ``ask``."""
-    pictures, kinds, colors, turns = [], [], [], []
+    """Pictures number ``first`` and on, spoilt, with questions if ``ask``.
+
+    With ``drawer``, an emoji-flow pipeline, some go through its autoencoder, and the last part of
+    some is its own drawing.
+    """
+    pictures, objects, kinds, colors, turns = [], [], [], [], []
     for number in range(first, first + count):
         rng = random.Random(f"vlm {number}")
         shown = draw_shown(rng)
         kind, color = patch_labels(shown.objects)
         pictures.append(shown.picture)
+        objects.append(shown.objects)
         kinds.append(torch.from_numpy(kind))
         colors.append(torch.from_numpy(color))
         turns.append(sample_turns(shown, rng, easy=easy, plain=plain) if ask else [])
-    generator = torch.Generator().manual_seed(first)
-    pixels, _ = corrupt(to_pictures(pictures), generator, clean=0.25)
-    if vae is not None:
-        rows = torch.rand(count, generator=generator) < THROUGH_VAE
-        with autocast():
-            pixels[rows] = vae_round_trip(pixels[rows], vae)
+    pixels = spoil(to_pictures(pictures), objects, first, drawer)
     return Batch(pixels, torch.stack(kinds), torch.stack(colors), turns)
 
 
@@ -258,7 +297,7 @@ def answer_losses(model: Any, seen: Tensor, packed: Packed, user: int) -> dict[s
 
 @torch.no_grad()
 def measure(
-    model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int | None = None, vae: Any = None
+    model: Any, tokenizer: PreTrainedTokenizerFast, *, count: int | None = None, drawer: Any = None
 ) -> dict[str, float]:
     """On fresh spoilt pictures: AUC of yes against no, and by kind the share of answers that are
     right to the last token.
@@ -270,7 +309,7 @@ def measure(
     truth: list[Tensor] = []
     right: dict[str, list[bool]] = {}
     for first in range(0, count, BATCH):
-        batch = make_batch(FRESH + first, min(BATCH, count - first), vae=vae)
+        batch = make_batch(FRESH + first, min(BATCH, count - first), drawer=drawer)
         packed = pack(tokenizer, batch.turns)
         with autocast():
             states = answer_states(model, look(model, batch.pixels), packed, user)
@@ -304,14 +343,15 @@ def main(
     seed: int = 0,
     resume: bool = True,
     threads: int | None = None,
+    drawer: Path | None = None,
 ) -> dict[str, float]:
     """Train and save to ``out/model`` at every checkpoint; return what ``measure`` finds, steps
-    and seconds.
+    and seconds. ``drawer``: folder of the emoji-flow pipeline; the embedded one by default.
     """
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(minutes=DEFAULT_MINUTES))
     torch.manual_seed(seed)
-    vae = load_vae(out) if find_vae(out) else None
+    pipeline = load_drawer(drawer)
     folder = out / "model"
     if resume and (folder / "processor_config.json").exists():
         processor = LlavaProcessor.from_pretrained(folder)  # the embeddings are of its tokens
@@ -332,7 +372,7 @@ def main(
         easy, plain = (a + (b - a) * hard for a, b in (EASY, PLAIN))
         first = (seed << 40) + step * LOOK_BATCH
         if ask:
-            batch = make_batch(first, BATCH, vae=vae, easy=easy, plain=plain)
+            batch = make_batch(first, BATCH, drawer=pipeline, easy=easy, plain=plain)
         else:
             batch = make_batch(first, LOOK_BATCH, ask=False)
         with autocast():
@@ -366,5 +406,5 @@ def main(
         resume=resume,
         on_checkpoint=save,
     )
-    metrics = {**measure(averaged, tokenizer, vae=vae), "steps": done, "seconds": seconds}
+    metrics = {**measure(averaged, tokenizer, drawer=pipeline), "steps": done, "seconds": seconds}
     return write_metrics(out, metrics)

@@ -3,17 +3,20 @@ recipes build on."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
-from t2x.world.weights import model_dir
+from t2x.world.weights import is_present, model_dir
 
 if TYPE_CHECKING:
     from diffusers import AutoencoderKL, DPMSolverMultistepScheduler
 
-__all__ = ["AUTOENCODER_STAGES", "find_vae", "flow_scheduler", "load_vae"]
+__all__ = ["AUTOENCODER_STAGES", "find_vae", "flow_scheduler", "load_drawer", "load_vae"]
+
+log = logging.getLogger(__name__)
 
 AUTOENCODER_STAGES = ("emoji-decoder", "emoji-vae")  # the later one first: it holds the earlier
 
@@ -54,3 +57,18 @@ def load_vae(
         raise T2XError(f"no autoencoder in {folder}; --start takes the folder of a whole pipeline")
     vae: AutoencoderKL = AutoencoderKL.from_pretrained(folder, dtype=torch.float32)
     return vae.eval().requires_grad_(False)
+
+
+def load_drawer(folder: Path | None = None) -> Any:
+    """The emoji-flow pipeline that redraws training pictures: from ``folder``, the embedded one
+    without; None where there is none.
+    """
+    if folder is None and is_present("emoji-flow"):
+        folder = model_dir("emoji-flow")
+    if folder is None:
+        log.warning("no emoji-flow yet: training goes on without pictures that it has redrawn")
+        return None
+    import torch
+    from diffusers import StableDiffusionPipeline
+
+    return StableDiffusionPipeline.from_pretrained(folder, dtype=torch.float32)
