@@ -89,6 +89,45 @@ def evaluate(
     print_table("", ("arm", "overall", "95 %", *tasks, "s/picture"), rows)
 
 
+@world.command("rewards")
+def measure_rewards(
+    rewards: Annotated[
+        str, typer.Option("--reward", help="Rewards of `t2x rewards`, with commas between.")
+    ] = "vqa,yes-no,promptecho,align,clip,hps,aesthetic,quality",
+    n: Annotated[int, typer.Option("--n", min=30, help="Held-out prompts.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 11,
+    generator: Annotated[
+        str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")
+    ] = "emoji-flow",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure rewards against the judge: AUC on generated pictures, by what is wrong with them."""
+    names = split_names(rewards, "reward", "--reward vqa,clip")
+    from t2x.registry import load_generator, load_reward
+    from t2x.world.reward_auc import reward_aucs
+    from t2x.world.reward_faults import KINDS, blind_to, fault_table
+
+    options: dict[str, Any] = {"n": n, "seed": seed, "generator": load_generator(generator)}
+    loaded = [load_reward(name) for name in names]
+    with progress() as show:
+        drawn = reward_aucs(loaded, **options, progress=show)
+        planted = fault_table(loaded, **options, progress=show)
+    if as_json:
+        print_json({"drawn": drawn, "planted": planted})
+        return
+    rows = [
+        (
+            name,
+            drawn["rewards"][name]["pooled"],
+            *(kinds[kind]["auc"] for kind in KINDS),
+            ", ".join(blind_to(kinds)),
+        )
+        for name, kinds in planted["rewards"].items()
+    ]
+    columns = (f"{kind} ({planted['pairs'][kind]})" for kind in KINDS)
+    print_table("AUC against the judge", ("reward", "as drawn", *columns, "blind to"), rows)
+
+
 @world.command()
 def render(
     out: Annotated[Path, typer.Option(help="The PNG file to write.")] = Path("out/scenes.png"),

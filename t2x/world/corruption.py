@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from t2x.world.tokenizer import tokenize
 
-__all__ = ["CORRUPTIONS", "corrupt", "partly_denoised", "to_pictures", "vae_round_trip"]
+__all__ = ["CORRUPTIONS", "blur", "corrupt", "partly_denoised", "to_pictures", "vae_round_trip"]
 
 
 def to_pictures(arrays: Sequence[Any]) -> Tensor:
@@ -41,13 +41,20 @@ def _blur_kernel(sigma: Tensor) -> Tensor:
     return kernel / kernel.sum(1, keepdim=True)  # (N, 9)
 
 
-def _blur(x: Tensor, strength: Tensor, generator: torch.Generator) -> Tensor:
-    kernel = _blur_kernel(0.4 + 1.8 * strength.flatten())
+def blur(x: Tensor, sigma: float | Tensor) -> Tensor:
+    """Gaussian blur of pictures (N, C, H, W); ``sigma`` in pixels, one for all or (N,), at most
+    about 2.
+    """
     n, c, h, w = x.shape
+    kernel = _blur_kernel(torch.as_tensor(sigma, dtype=x.dtype).expand(n))
     rows = kernel.repeat_interleave(c, 0)
     flat = F.pad(x.reshape(1, n * c, h, w), (4, 4, 4, 4), mode="replicate")
     flat = F.conv2d(flat, rows.view(n * c, 1, 1, 9), groups=n * c)
     return F.conv2d(flat, rows.view(n * c, 1, 9, 1), groups=n * c).view(n, c, h, w)
+
+
+def _blur(x: Tensor, strength: Tensor, generator: torch.Generator) -> Tensor:
+    return blur(x, 0.4 + 1.8 * strength.flatten())
 
 
 def _pixelate(x: Tensor, strength: Tensor, generator: torch.Generator) -> Tensor:

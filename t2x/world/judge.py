@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from t2x.types import Media
 
 __all__ = [
+    "FAULTS",
     "NATURAL_COLORS",
     "UNKNOWN",
     "Detection",
@@ -34,6 +35,7 @@ __all__ = [
     "judge_pictures",
 ]
 
+FAULTS = ("object", "count", "colour", "relation")  # in the order in which they are looked for
 MIN_OFFSET = 4.0  # pixels between the mean centres of two groups that make a relation
 
 # What a person would call the colour of an untinted emoji; other classes have no single one.
@@ -70,11 +72,14 @@ NATURAL_COLORS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a picture shows exactly its scene; ``reason`` says what is wrong, if anything is."""
+    """Whether a picture shows exactly its scene; ``fault`` (of ``FAULTS``) is the first kind of
+    thing that is wrong, "" if none is, and ``reason`` says it in words.
+    """
 
     correct: bool
     detections: tuple[Detection, ...]
     reason: str = ""
+    fault: str = ""
 
 
 def color_matches(cls: str, seen: str | None, wanted: str | None) -> bool:
@@ -130,13 +135,13 @@ class Judge:
             wanted[group.cls] += group.count
         if seen != wanted:
             reason = f"wanted {_describe(wanted.items())}; found {_describe(seen.items())}"
-            return Verdict(False, found, reason)
+            return Verdict(False, found, reason, "count" if set(seen) == set(wanted) else "object")
         groups = _assign(scene, found)
         if groups is None:
             colors = ", ".join(f"{d.color or 'natural'} {d.cls}" for d in found)
-            return Verdict(False, found, f"wrong colours: found {colors}")
+            return Verdict(False, found, f"wrong colours: found {colors}", "colour")
         if scene.relation and not _relation_holds(scene.relation, *groups):
-            return Verdict(False, found, f"not {scene.relation}")
+            return Verdict(False, found, f"not {scene.relation}", "relation")
         return Verdict(True, found)
 
 

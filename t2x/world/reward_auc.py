@@ -1,7 +1,7 @@
 """How good the embedded rewards are: against scene truth on renders, and against the judge on
 generated pictures.
 
-    python -m t2x.world.reward_auc --reward clip,hps,aesthetic --n 1000
+    t2x world rewards --reward clip,hps,aesthetic,vqa
 
 Area under the ROC curve: the odds that a picture which the judge accepts scores above one that it
 does not (Fawcett 2006). Prompts are held-out user prompts as typed. ``pooled`` takes all pairs,
@@ -10,7 +10,6 @@ does not (Fawcett 2006). Prompts are held-out user prompts as typed. ``pooled`` 
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,9 +23,10 @@ from t2x.world.preferences import near_miss, show
 from t2x.world.prompts import held_out_prompts, validation_prompts
 
 if TYPE_CHECKING:
-    from t2x.types import RewardModel
+    from t2x.types import Generator, RewardModel
+    from t2x.world.evaluate import Progress
 
-__all__ = ["auc", "main", "near_miss_metrics", "reward_aucs", "within_auc"]
+__all__ = ["auc", "near_miss_metrics", "reward_aucs", "within_auc"]
 
 
 def auc(scores: Tensor, labels: Tensor) -> float:
@@ -99,22 +99,24 @@ def near_miss_metrics(clip: str, *, n: int = 600, seed: int = 3) -> dict[str, fl
 def reward_aucs(
     rewards: Sequence[RewardModel],
     *,
-    generator: str = "emoji-flow",
+    generator: str | Generator = "emoji-flow",
     n: int = 1000,
     per_prompt: int = 2,
     seed: int = 11,
     batch_size: int = 32,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """AUC of each reward against the judge on ``n`` pictures of held-out prompts, ``per_prompt`` of
-    each.
+    each, drawn from the words that the user typed.
 
-    ``generator`` is a name, a folder or a hub id. Gives the share that the judge accepts and, per
-    reward, ``pooled`` and ``within``.
+    Gives the share that the judge accepts, how often each fault came ``first`` and, per reward,
+    ``pooled`` over all pairs of pictures, ``within`` prompts, and ``faults``: accepted pictures
+    against those with that fault (and maybe others behind it).
     """
     from t2x.registry import load_generator
-    from t2x.world.judge import judge_pictures
+    from t2x.world.judge import FAULTS, judge_pictures
 
-    model = load_generator(generator)
+    model = load_generator(generator) if isinstance(generator, str) else generator
     prompts = [p for p in held_out_prompts(n // per_prompt, seed) for _ in range(per_prompt)]
     groups = [i // per_prompt for i in range(len(prompts))]
     texts = [p.text for p in prompts]
@@ -122,43 +124,21 @@ def reward_aucs(
     for start in range(0, len(texts), batch_size):
         part = texts[start : start + batch_size]
         media += list(model.generate(part, seeds=[seed + start + i for i in range(len(part))]))
+        if progress is not None:
+            progress("pictures as drawn", len(media), len(texts))
     pictures = torch.stack(media)
     verdicts = judge_pictures([p.scene for p in prompts], pictures)
     labels = torch.tensor([v.correct for v in verdicts])
-    found: dict[str, Any] = {"n": len(prompts), "accepted": float(labels.float().mean())}
+    rows = {f: [i for i, v in enumerate(verdicts) if v.correct or v.fault == f] for f in FAULTS}
+    first = {fault: sum(v.fault == fault for v in verdicts) for fault in FAULTS}
+    accepted = float(labels.float().mean())
+    found: dict[str, Any] = {"n": len(prompts), "accepted": accepted, "first": first, "rewards": {}}
     for reward in rewards:
         scores = reward.score(texts, pictures)
-        found[reward.name] = {
+        found["rewards"][reward.name] = {
             "pooled": auc(scores, labels),
             "within": within_auc(scores, labels, groups),
+            "faults": {fault: auc(scores[own], labels[own]) for fault, own in rows.items()},
             "missing": int(scores.isnan().sum()),
         }
     return found
-
-
-def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measure rewards by name and print JSON."""
-    import argparse
-
-    from t2x.registry import load_reward
-
-    parser = argparse.ArgumentParser(prog="python -m t2x.world.reward_auc", description=__doc__)
-    parser.add_argument("--reward", default="clip,hps,aesthetic", help="names, with commas between")
-    parser.add_argument("--generator", default="emoji-flow", help="name, folder or hub id")
-    parser.add_argument("--n", type=int, default=1000, help="pictures")
-    parser.add_argument("--per-prompt", type=int, default=2, help="pictures of each prompt")
-    parser.add_argument("--seed", type=int, default=11)
-    options = parser.parse_args(arguments)
-    result = reward_aucs(
-        [load_reward(name) for name in options.reward.split(",")],
-        generator=options.generator,
-        n=options.n,
-        per_prompt=options.per_prompt,
-        seed=options.seed,
-    )
-    print(json.dumps(result, indent=1))
-    return result
-
-
-if __name__ == "__main__":
-    main()
