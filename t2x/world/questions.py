@@ -171,14 +171,14 @@ def _another(scene: Scene, rng: random.Random) -> Scene | None:
 
 
 _CHANGES: dict[Callable[[Scene, random.Random], Scene | None], float] = {
-    _wrong_color: 0.18,
+    _wrong_color: 0.16,
     _swapped_colors: 0.1,
-    _wrong_count: 0.16,
-    _wrong_class: 0.18,
-    _wrong_side: 0.16,
-    _one_left_out: 0.12,
-    _one_too_many: 0.1,
-    _another: 0.08,
+    _wrong_count: 0.14,
+    _wrong_class: 0.14,
+    _wrong_side: 0.24,
+    _one_left_out: 0.08,
+    _one_too_many: 0.08,
+    _another: 0.06,
 }
 
 
@@ -319,7 +319,24 @@ def _place(shown: Drawn, rng: random.Random) -> Turn:
     return Turn(f"What is at the {p.slot}?", f"{p.slot}: {_words(p)}", "atomic")
 
 
-_ATOMIC = {_how_many: 0.25, _presence: 0.25, _color: 0.15, _side: 0.25, _place: 0.1}
+def _where(shown: Drawn, rng: random.Random) -> Turn:
+    """Where one thing lies: what a relation is read off, the way round that ``_place`` is not."""
+    names = [p.cls for p in shown.objects]
+    single = [p for p in shown.objects if names.count(p.cls) == 1 and p.cls != NAMELESS]
+    if not single:
+        return _place(shown, rng)
+    p = rng.choice(single)
+    return Turn(f"Where is the {p.cls}?", p.slot, "atomic")
+
+
+_ATOMIC = {
+    _how_many: 0.2,
+    _presence: 0.2,
+    _color: 0.1,
+    _side: 0.25,
+    _where: 0.15,
+    _place: 0.1,
+}
 
 
 def _said_turn(shown: Drawn, rng: random.Random) -> Turn | None:

@@ -112,8 +112,17 @@ def test_atomic_counts_and_colors_are_true(turns: list[tuple[Drawn, Turn]]) -> N
             cls = plurals.get(match[1], match[1])
             seen = {p.color or "natural" for p in shown.objects if p.cls == cls}
             assert seen == {turn.answer}
-    assert counted > 200
-    assert colored > 80
+    assert counted > 150
+    assert colored > 50
+
+
+def test_places_of_things_are_true(turns: list[tuple[Drawn, Turn]]) -> None:
+    asked = 0
+    for shown, turn in turns:
+        if match := re.fullmatch(r"Where is the (.*)\?", turn.question):
+            assert [p.slot for p in shown.objects if p.cls == match[1]] == [turn.answer]
+            asked += 1
+    assert asked > 50
 
 
 def test_sides_are_true(turns: list[tuple[Drawn, Turn]]) -> None:
