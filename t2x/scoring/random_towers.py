@@ -42,26 +42,33 @@ __all__ = [
 ]
 
 GIB = 2**30
-# Qwen/Qwen2-VL-2B-Instruct and -7B-Instruct; their picture towers are transformers' default.
-QWEN2_VL: dict[str, Mapping[str, Any]] = {
-    "2B": {
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "vocab_size": 151936,
-        "tie_word_embeddings": True,
-    },
-    "7B": {
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152064,
-        "tie_word_embeddings": False,
-    },
+# Text and picture towers of Qwen/Qwen2-VL-2B-Instruct and -7B-Instruct, where they differ from
+# transformers' defaults.
+QWEN2_VL: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "2B": (
+        {
+            "hidden_size": 1536,
+            "intermediate_size": 8960,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 12,
+            "num_key_value_heads": 2,
+            "vocab_size": 151936,
+            "tie_word_embeddings": True,
+        },
+        {"hidden_size": 1536},
+    ),
+    "7B": (
+        {
+            "hidden_size": 3584,
+            "intermediate_size": 18944,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 28,
+            "num_key_value_heads": 4,
+            "vocab_size": 152064,
+            "tie_word_embeddings": False,
+        },
+        {"hidden_size": 3584},
+    ),
 }
 HPSV3 = (3584, 1024, 16, 2)
 """Widths of HPSv3's head."""
@@ -279,8 +286,9 @@ def qwen2_vl(
     words = t.AutoTokenizer.from_pretrained(str(require_model("emoji-vlm")))
     words.add_special_tokens({"additional_special_tokens": list(_CONTROL)})
     ids = dict(zip(_CONTROL, words.convert_tokens_to_ids(list(_CONTROL)), strict=True))
+    sizes, vision = QWEN2_VL[size]
     text = {
-        **QWEN2_VL[size],
+        **sizes,
         "rope_parameters": _ROPE,
         "rms_norm_eps": 1e-6,
         "bos_token_id": None,
@@ -289,8 +297,8 @@ def qwen2_vl(
     }
     config = t.Qwen2VLConfig(
         text_config=text,
-        vision_config={"hidden_size": QWEN2_VL[size]["hidden_size"]},
-        tie_word_embeddings=QWEN2_VL[size]["tie_word_embeddings"],
+        vision_config=dict(vision),
+        tie_word_embeddings=sizes["tie_word_embeddings"],
         image_token_id=ids["<|image_pad|>"],
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
