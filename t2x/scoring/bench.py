@@ -14,6 +14,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,7 +33,7 @@ from t2x.types import Context
 if TYPE_CHECKING:
     from t2x.types import RewardModel
 
-FRAMES = 8
+FRAMES, FEW_FRAMES = 8, 2
 # The first one is the single reward that the sum is compared with.
 SHARED = ("clip", "laion-v1", "laion-v2", "vlm-rm")
 ENOUGH = 3.0
@@ -48,6 +50,18 @@ __all__ = ["AT_HAND", "SHARED", "bench_embedded", "bench_full_size", "bench_shar
 Clock: TypeAlias = Callable[[], float]
 Progress: TypeAlias = Callable[[str, int, int], None]
 Loader: TypeAlias = Callable[[], "RewardModel"]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What is timed, and for how long."""
+
+    pictures: int
+    size: int
+    frames: int
+    repeats: int
+    limit: float
+    clock: Clock
 
 
 class TooSlow(T2XError):
@@ -127,7 +141,7 @@ def bench_embedded(
     progress: Progress | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Pictures per second of every named reward, by default all, with weights that are at hand, on
-    64 x 64 pictures; for rewards of videos, frames per second of videos of 8.
+    64 x 64 pictures; for rewards of videos, frames per second of ``FRAMES`` each.
 
     Those that are fitted by their user get random weights on emoji-clip. A reward gives
     ``seconds`` per batch, ``pictures_per_second`` and ``rounds``, how many counted, which is 0 if
@@ -136,11 +150,9 @@ def bench_embedded(
     """
     results: dict[str, dict[str, Any]] = {}
     chosen = sorted(REWARDS) if names is None else list(names)
+    settings = _Settings(pictures, 64, FRAMES, repeats, limit, clock)
     for done, name in enumerate(chosen, 1):
-        results[name] = _measured(
-            lambda n=name: _at_hand(n),  # type: ignore[misc]
-            lambda reward: _rounds(reward, pictures, 64, FRAMES, repeats, limit, clock),
-        )
+        results[name] = _measured(partial(_at_hand, name), settings)
         if progress is not None:
             progress(f"timing {name}", done, len(chosen))
     return results
@@ -158,7 +170,7 @@ def bench_full_size(
     progress: Progress | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Pictures per second of the named rewards, by default all, on networks of published size
-    (:mod:`t2x.scoring.full_size`), built one after the other; of videos, of 2 frames.
+    (:mod:`t2x.scoring.full_size`), built one after the other; of videos, of ``FEW_FRAMES``.
 
     As :func:`bench_embedded`, with the ``tower`` and a ``note`` beside it. NaN with a ``reason``
     also for what does not fit into memory, before it is built.
@@ -168,13 +180,11 @@ def bench_full_size(
     for name in () if names is None else names:
         if not any(key.split()[0] == name for key in known):
             results[name] = _missing("there is no network of full size for it")
+    settings = _Settings(pictures, size, FEW_FRAMES, repeats, limit, clock)
     for tower_name, group in groupby(known.items(), lambda item: item[1].tower):
         tower, problem = _built(tower_name, device)
         for name, entry in group:
-            found = problem or _measured(
-                lambda e=entry, t=tower: e.load(t, device),  # type: ignore[misc]
-                lambda reward: _rounds(reward, pictures, size, 2, repeats, limit, clock),
-            )
+            found = problem or _measured(partial(entry.load, tower, device), settings)
             about = {"tower": entry.tower, "note": entry.note}
             results[name] = {**{k: v for k, v in about.items() if v}, **found}
             if progress is not None:
@@ -200,9 +210,9 @@ def _at_hand(name: str) -> RewardModel:
     return load_reward(name)
 
 
-def _measured(load: Loader, measure: Callable[[RewardModel], dict[str, Any]]) -> dict[str, Any]:
+def _measured(load: Loader, settings: _Settings) -> dict[str, Any]:
     try:
-        return measure(load())
+        return _rounds(load(), settings)
     except _ERRORS as error:
         return _missing(error)
 
@@ -212,41 +222,34 @@ def _missing(reason: object) -> dict[str, Any]:
     return {"seconds": math.nan, "pictures_per_second": math.nan, "reason": text}
 
 
-def _rounds(
-    reward: RewardModel,
-    pictures: int,
-    size: int,
-    frames: int,
-    repeats: int,
-    limit: float,
-    clock: Clock,
-) -> dict[str, Any]:
+def _rounds(reward: RewardModel, settings: _Settings) -> dict[str, Any]:
     """Time calls: one that does not count, and up to ``repeats`` more while there is time."""
-    media = _pictures(pictures, size)
+    count, size, limit = settings.pictures, settings.size, settings.limit
+    media = _pictures(count, size)
     context = Context(
         source=media.flip(-1),
-        mask=torch.ones(pictures, 1, size, size),
-        boxes=torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(pictures, 1, 1),
-        questions=[["Is there a cat?"]] * pictures,
-        user=["a"] * pictures,
+        mask=torch.ones(count, 1, size, size),
+        boxes=torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(count, 1, 1),
+        questions=[["Is there a cat?"]] * count,
+        user=["a"] * count,
         fps=8.0,
     )
     is_video = reward.modality == "video"
     if is_video:
-        media = media.unsqueeze(1).repeat(1, frames, 1, 1, 1)
+        media = media.unsqueeze(1).repeat(1, settings.frames, 1, 1, 1)
     times: list[float] = []
 
     def call() -> None:
-        texts = [f'a cat with a sign "{i} {len(times)}"' for i in range(pictures)]
-        times.append(_seconds(reward, texts, media, clock, context=context))
+        texts = [f'a cat with a sign "{i} {len(times)}"' for i in range(count)]
+        times.append(_seconds(reward, texts, media, settings.clock, context=context))
 
-    with stop_after(limit, clock):
+    with stop_after(limit, settings.clock):
         call()
-    while len(times) <= repeats and sum(times) + times[-1] <= limit:
+    while len(times) <= settings.repeats and sum(times) + times[-1] <= limit:
         if len(times) > 1 and sum(times) >= ENOUGH:
             break
         call()
-    speed = _speed(times[1:] or times, pictures * (frames if is_video else 1))
+    speed = _speed(times[1:] or times, count * (settings.frames if is_video else 1))
     return {**speed, "rounds": len(times) - 1}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from t2x.registry import import_attr, load_reward
+from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import load_clip
 from t2x.scoring.random_towers import (
     HPSV3,
@@ -75,10 +75,10 @@ def fitted(name: str, encoder: Any, device: str = "cpu") -> RewardModel:
         ((project, _),) = random_affine(width, 8)
         ((points, _),) = random_affine(8, 4)
         users = {"a": torch.full((4,), 0.25)}
-        model = import_attr("t2x.rewards.pal:PalModel")(project.T, points, users, encoder)
+        model = import_attr(REWARD_PARTS["pal-model"])(project.T, points, users, encoder)
     else:
         ((weight, _),) = random_affine(2 * width, 1)
-        model = import_attr("t2x.rewards.learned_choice:ChoiceModel")(weight[0], encoder)
+        model = import_attr(REWARD_PARTS["choice-model"])(weight[0], encoder)
     return load_reward(name, source=model, device=device)
 
 
@@ -107,7 +107,7 @@ def _laion(name: str, *widths: int) -> Callable[[Any, str], RewardModel]:
 
 def _lpips(net: str) -> Callable[[Any, str], RewardModel]:
     def make(tower: Any, device: str) -> RewardModel:
-        builder, _, ends, _ = import_attr("t2x.rewards.lpips_distance:NETS")[net]
+        builder, _, ends, _ = import_attr(REWARD_PARTS["lpips-nets"])[net]
         trunk, layers = lpips_files(builder, ends)
         with tempfile.TemporaryDirectory() as folder:
             torch.save(trunk, first := Path(folder) / "trunk.pth")
@@ -118,7 +118,7 @@ def _lpips(net: str) -> Callable[[Any, str], RewardModel]:
 
 
 def _critique(tower: Any, device: str) -> RewardModel:
-    known = import_attr("t2x.rewards.critique:DIMENSIONS")
+    known = import_attr(REWARD_PARTS["critique-dimensions"])
     one = dict(list(known.items())[:1])
     return load_reward(
         "critique", source=tower, device=device, dimensions=one, max_new_tokens=CRITIQUE_TOKENS
