@@ -231,6 +231,25 @@ def test_a_batch_equals_its_singles_and_gradients_flow(
         assert float(picture.grad.abs().max()) > 0
 
 
+def test_the_gradient_is_the_difference_quotient(
+    folder: Path, media: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the path without rounding, whose steps have no quotient; the rounded resize has the same
+    gradient (``tests/scoring/test_pil_resize.py``). In float64, for the network is strongly curved.
+    """
+    reward = _load(folder, dtype=torch.float64)
+    _patch(reward, monkeypatch, "resize", _smooth)
+    prompt = [cases.PROMPTS["short"]]
+    picture = (0.8 * media["square"] + 0.1).double().requires_grad_()
+    reward.score(prompt, picture).sum().backward()
+    assert picture.grad is not None
+    slope = float(picture.grad.norm())
+    step = 0.003 * picture.grad / slope
+    with torch.no_grad():
+        up, down = (float(reward.score(prompt, picture + s)) for s in (step, -step))
+    assert (up - down) / 0.006 == pytest.approx(slope, rel=0.02)
+
+
 def test_a_typed_reward_token_is_text(reward: EncoderReward, media: dict[str, Tensor]) -> None:
     scores = reward.score([f"a cat {cases.REWARD} 10", "a cat"], [media["tiny"]] * 2)
     assert bool(scores.isfinite().all())
