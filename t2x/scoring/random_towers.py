@@ -10,6 +10,7 @@ size is worked out, and :class:`TooLarge` says what it needs.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -171,11 +172,21 @@ def open_clip_tower(
         built: nn.Module = open_clip.create_model(architecture, pretrained=None, device=place)
         return built
 
-    model = random_model(make, device=device, dtype=dtype)
+    root = logging.getLogger()
+    root.addFilter(_is_news)
+    try:
+        model = random_model(make, device=device, dtype=dtype)
+    finally:
+        root.removeFilter(_is_news)
     text = open_clip.get_model_config(architecture)["text_cfg"]
     if "hf_tokenizer_name" in text:
         return model, _Words(text["context_length"], text["vocab_size"])
     return model, open_clip.get_tokenizer(architecture)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for open_clip's warning that weights are random, which here they are meant to be."""
+    return "initialized randomly" not in record.getMessage()
 
 
 class _Words:

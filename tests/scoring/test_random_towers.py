@@ -37,7 +37,9 @@ PUBLISHED: dict[str, tuple[Callable[[], Any], float]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_size_is_the_published_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_is_the_published_one(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     counts: list[int] = []
 
     def count(make: Callable[[str], nn.Module], **options: Any) -> Any:
@@ -50,6 +52,7 @@ def test_size_is_the_published_one(name: str, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt):
         build()
     assert counts[0] / 1e6 == pytest.approx(millions, rel=2e-3)
+    assert "randomly" not in caplog.text
 
 
 def test_what_does_not_fit_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
