@@ -10,9 +10,9 @@ The instruction is part of the weights and not of this package: it is read, not 
 ``hpsv3`` package where that is installed (``pip install --no-deps hpsv3``), or given.
 
 Positions count tokens, pictures included, as the released code has it; Qwen2-VL's own positions in
-three directions give other scores. Differs from it: pictures are resized as tensors, so that
-gradients flow; transparent ones lie on white; runs of blanks in a prompt are one. Not run on real
-weights.
+three directions give other scores. Pictures are resized as tensors, to the bit as Pillow does it
+there, and gradients pass. Differs from it: transparent pictures lie on white; runs of blanks in a
+prompt are one. Not run on real weights.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RewardTokenEncoder:
         self.vlm.check_gradient(media)
         plain = self.vlm.fitted(prompts, self.max_prompt_tokens)
         texts = [self.vlm.chat(self.instruction.replace(_PROMPT, p)) for p in plain]
-        pictures = [resize(i, _size(i.shape[-2], i.shape[-1]))[0] for i in _single(media)]
+        pictures = [_fitted(item) for item in media]
         starts = range(0, len(texts), self.batch_size)
         slices = [slice(s, s + self.batch_size) for s in starts]
         return {"state": torch.cat([self._read(texts[s], pictures[s]) for s in slices])}
@@ -142,8 +142,14 @@ def load(
     )
 
 
-def _single(media: Media) -> list[Tensor]:
-    return [item.reshape(1, *item.shape[-3:]) for item in media]
+def _fitted(picture: Tensor) -> Tensor:
+    """A picture (3, H, W) or (1, 3, H, W) as the weights saw it, behind Pillow: (3, height, width).
+
+    The processor, which would fit pictures itself, finds nothing left to do.
+    """
+    height, width = picture.shape[-2:]
+    batch = picture.reshape(1, 3, height, width)
+    return resize(batch, _size(height, width), rounded=True)[0]
 
 
 def _size(height: int, width: int) -> tuple[int, int]:
@@ -151,11 +157,13 @@ def _size(height: int, width: int) -> tuple[int, int]:
     aspect of the picture.
     """
     sides = [max(_SIDE, round(s / _SIDE) * _SIDE) for s in (height, width)]
-    ratio = math.sqrt(height * width / PIXELS)
     if sides[0] * sides[1] > PIXELS:
+        ratio = math.sqrt(height * width / PIXELS)
         sides = [max(_SIDE, math.floor(s / ratio / _SIDE) * _SIDE) for s in (height, width)]
     elif sides[0] * sides[1] < PIXELS:
-        sides = [math.ceil(s / ratio / _SIDE) * _SIDE for s in (height, width)]
+        # The quotient of the released code: 1 / ratio may round to the next multiple of 28.
+        ratio = math.sqrt(PIXELS / (height * width))
+        sides = [math.ceil(s * ratio / _SIDE) * _SIDE for s in (height, width)]
     return sides[0], sides[1]
 
 

@@ -15,8 +15,9 @@ N scores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -33,10 +34,11 @@ __all__ = ["load"]
 _FILE = "ImageReward.pt"
 _TOKENIZER = "google-bert/bert-base-uncased"
 _BLIP, _MLP = "blip.", "mlp."
+_Parts: TypeAlias = tuple[Any, Any, Any, Sequence[tuple[Tensor, Tensor]]]
 
 
 def load(
-    source: str | Path = "THUDM/ImageReward",
+    source: str | Path | _Parts = "THUDM/ImageReward",
     *,
     tokenizer: str | Path | None = None,
     name: str = "imagereward",
@@ -44,25 +46,26 @@ def load(
     dtype: torch.dtype = torch.float32,
     batch_size: int = 16,
 ) -> EncoderReward:
-    """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, or that file.
+    """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, that file, or loaded
+    ``(BlipVisionModel, BlipTextModel, tokenizer, affine layers of the head)``.
 
     ``tokenizer``: a folder or hub id of BERT's; by default the source's own folder if it has a
     ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. The head computes
     in float32 whatever ``dtype`` is. Raises ``T2XError`` for a source that can't be loaded or lacks
     a tensor.
     """
-    path = _find(source)
-    state = read_state(path)
-    blip = {n.removeprefix(_BLIP): t for n, t in state.items() if n.startswith(_BLIP)}
-    vision, text = blip_towers(blip, source=path)
-    mlp = {n.removeprefix(_MLP): t.to(device) for n, t in state.items() if n.startswith(_MLP)}
-    layers = affine_layers(mlp, source=path, what="ImageReward checkpoint")
-    tokenizer = tokenizer or _tokenizer_beside(path)
+    if isinstance(source, tuple):
+        vision, text, words, found = source
+        label = f"object {id(vision)} {id(text)}"
+    else:
+        vision, text, words, found = _from_file(_find(source), tokenizer)
+        label = f"{source} {tokenizer}"
+    layers = [(w.to(device), b.to(device)) for w, b in found]
     encoder = BlipEncoder(
         vision.to(device, dtype),
         text.to(device, dtype),
-        bert_tokenizer(tokenizer),
-        key=f"imagereward {path} {tokenizer} {device} {dtype}",
+        words,
+        key=f"imagereward {label} {device} {dtype}",
         preprocess=Preprocess.of_clip(vision.config.image_size, rounded=True),
         batch_size=batch_size,
     )
@@ -77,6 +80,15 @@ def load(
         scale="standardised preference, about -2.3 to 2.3",
         parts=frozenset({"text", "fused"}),
     )
+
+
+def _from_file(path: Path, tokenizer: str | Path | None) -> _Parts:
+    state = read_state(path)
+    blip = {n.removeprefix(_BLIP): t for n, t in state.items() if n.startswith(_BLIP)}
+    vision, text = blip_towers(blip, source=path)
+    mlp = {n.removeprefix(_MLP): t for n, t in state.items() if n.startswith(_MLP)}
+    layers = affine_layers(mlp, source=path, what="ImageReward checkpoint")
+    return vision, text, bert_tokenizer(tokenizer or _tokenizer_beside(path)), layers
 
 
 def _find(source: str | Path) -> Path:

@@ -1,13 +1,13 @@
 """A reward learnt from a vision-language model's choices between two pictures (RL-VLM-F, Wang et
 al. 2024, arXiv 2402.03681).
 
-    labels = choices(vqa.score(prompts, first), vqa.score(prompts, second), margin=0.1)
-    model = fit(prompts, first, second, labels, encoder="emoji-clip")
+    from t2x.scoring.pair_choice import choose
+    asked = choose(prompts, first, second, source="Qwen/Qwen2.5-VL-7B-Instruct")
+    model = fit(prompts, first, second, asked.labels, encoder="emoji-clip")
     model.save("runs/choice"); reward = t2x.load_reward("rl-vlm-f", source="runs/choice")
 
 Once fitted, it costs a CLIP and one dot product in place of the model that chose. Labels are 0 (the
-first picture), 1 (the second) or -1 (can't tell, left out); whoever made them, scores of a reward
-through ``t2x.functional.preferences.choices`` for instance.
+first picture), 1 (the second) or -1 (can't tell, left out), whoever made them.
 
 Differs from the paper: a linear Bradley-Terry head on frozen CLIP features of picture and prompt
 in place of a network on pixels for one goal; fitted once, not while a policy learns.

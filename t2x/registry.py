@@ -30,6 +30,7 @@ __all__ = [
     "EXTRAS",
     "GENERATORS",
     "REWARDS",
+    "REWARD_PARTS",
     "REWRITERS",
     "generator_source",
     "import_attr",
@@ -81,6 +82,13 @@ REWARDS = {
     "vlm-rm": "t2x.rewards.vlm_rm:load",
     "vqa": "t2x.rewards.vqa:load",
     "yes-no": "t2x.rewards.yes_no:load",
+}
+# What core needs of rewards beside their loaders.
+REWARD_PARTS = {
+    "choice-model": "t2x.rewards.learned_choice:ChoiceModel",
+    "critique-dimensions": "t2x.rewards.critique:DIMENSIONS",
+    "lpips-nets": "t2x.rewards.lpips_distance:NETS",
+    "pal-model": "t2x.rewards.pal:PalModel",
 }
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",

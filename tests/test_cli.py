@@ -452,20 +452,27 @@ def test_rewards_lists_every_name_with_its_facts(t2x):
 
 
 def test_bench_prints_the_ratio_and_every_reward(t2x, monkeypatch):
-    from t2x.scoring import bench
+    from t2x.scoring import bench, random_towers
 
-    tower = tiny_open_clip(size=224)
+    tower = tiny_open_clip()
     tower[0].visual.output_dim = 16
-    monkeypatch.setattr(bench, "random_tower", lambda *a, **k: tower)
-    monkeypatch.setattr(bench, "AT_HAND", ["bright", "nothing"])
-    code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1, "--json")
+    monkeypatch.setattr(random_towers, "open_clip_tower", lambda *a, **k: tower)
+    monkeypatch.setattr(bench, "TOWERS", {name: lambda device: tower for name in bench.TOWERS})
+    names = [*bench.SHARED, "bright", "nothing"]
+    options = ("--reward", ",".join(names), "--repeats", 1)
+    code, out, _ = t2x("bench", "score", *options, "--json")
     result = json.loads(out)
     assert code == 0 and result["shared_over_single"] > 0 and result["threads"] == 1
-    assert set(result["full_size"]["alone"]) == set(bench.FULL_SIZE)
+    assert set(result["together"]["alone"]) == set(bench.SHARED)
+    assert list(result["embedded"]) == names and set(result["full_size"]) == set(names)
     assert result["embedded"]["bright"]["pictures_per_second"] > 0
-    assert "unknown reward" in result["embedded"]["nothing"]["error"]
-    code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1)
+    assert "unknown reward" in result["embedded"]["nothing"]["reason"]
+    assert result["full_size"]["clip"]["pictures_per_second"] > 0
+    assert result["full_size"]["bright"]["pictures_per_second"] is None
+    code, out, _ = t2x("bench", "score", *options)
     assert code == 0 and "shared_over_single" in out and "laion-v2" in out
+    code, out, _ = t2x("bench", "score", "--reward", "clip", "--no-full-size", "--json")
+    assert code == 0 and "shared_over_single" not in out and "full_size" not in out
 
 
 def test_world_train_passes_its_options_on(t2x, monkeypatch):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from t2x.commands.console import print_json, print_table, progress
+from t2x.commands.console import print_json, print_table, progress, split_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["bench"]
 
@@ -20,66 +23,108 @@ def _group() -> None:
 
 @bench.command()
 def score(
+    reward: Annotated[str, typer.Option(help="Rewards, with commas; by default all.")] = "",
+    full_size: Annotated[
+        bool, typer.Option(help="Time networks of published size too, with random weights.")
+    ] = True,
     architecture: Annotated[
-        str, typer.Option(help="Full-size tower, by its name in open_clip; random weights.")
+        str, typer.Option(help="Tower that rewards share, by its name in open_clip.")
     ] = "ViT-L-14-quickgelu",
-    pictures: Annotated[int, typer.Option(min=1, help="Pictures per batch.")] = 4,
+    pictures: Annotated[
+        int, typer.Option(min=1, help="Pictures per batch of full size; embedded take 16 times it.")
+    ] = 1,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds that count, after one more.")] = 3,
+    time_limit: Annotated[float, typer.Option(min=0, help="Seconds for each reward.")] = 40,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
-    device: Annotated[str, typer.Option(help="Where the full-size tower runs.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Where what is of full size runs.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Time rewards over one shared tower against each alone, and every embedded reward.
+    """Time rewards over one shared tower against each alone, and each reward by itself, on embedded
+    weights and on networks of published size.
 
-    `shared_over_single` is the time of all rewards of the full-size tower together over that of the
-    first one alone: 1 would mean that the others cost nothing.
+    `shared_over_single` is the time of CLIPScore, LAION v1, LAION v2 and VLM-RM together over that
+    of CLIPScore alone: 1 would mean that the others cost nothing. It takes four to five minutes on
+    a processor; what needs more memory or time than there is says so.
     """
+    names = split_names(reward, "reward", "clip,hps") if reward else None
+    settings = {"repeats": repeats, "clock": _clock(threads, device)}
     with progress() as show:
-        result = _measure(architecture, pictures, repeats, threads, device, show)
+        settings["progress"] = show
+        where = {**settings, "pictures": pictures, "device": device}
+        result = _together(names, architecture, threads, where) if full_size else {}
+        settings["limit"] = where["limit"] = time_limit
+        result["embedded"] = _embedded(names, pictures, threads, settings)
+        if full_size:
+            result["full_size"] = _full_size(names, where)
+    result |= {"dtype": "float32", "device": device, "threads": threads, "pictures": pictures}
+    result |= {"repeats": repeats, "clock": "wall" if threads > 1 or device != "cpu" else "cpu"}
     if as_json:
         print_json(result)
-        return
-    full = result["full_size"]
-    rows = [("all together", full["shared"]), *full["alone"].items()]
-    cells = [(name, speed["seconds"], speed["pictures_per_second"]) for name, speed in rows]
-    print_table(architecture, ("reward", "seconds", "pictures/s"), cells)
-    print_table("embedded", ("reward", "pictures/s"), _embedded_rows(result["embedded"]))
-    summary = [(key, result[key]) for key in ("shared_over_single", "alone_over_shared")]
-    print_table("", ("", "times"), summary)
+    else:
+        _print_tables(result)
 
 
-def _measure(
-    architecture: str, pictures: int, repeats: int, threads: int, device: str, show: Any
-) -> dict[str, Any]:
+def _clock(threads: int, device: str) -> Any:
+    """Processor time for a single thread: then what else the machine does need not count."""
     import time
 
+    return time.process_time if device == "cpu" and threads == 1 else time.perf_counter
+
+
+def _together(
+    names: Sequence[str] | None, architecture: str, threads: int, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What a shared tower saves, unless other rewards than those are asked for."""
     import torch
 
-    from t2x.scoring.bench import bench_embedded, bench_shared, random_tower
+    from t2x.scoring.bench import SHARED, bench_shared
+    from t2x.scoring.random_towers import open_clip_tower
+
+    if names is not None and not set(SHARED) <= set(names):
+        return {}
+    torch.set_num_threads(threads)
+    tower = open_clip_tower(architecture, device=settings["device"])
+    found = bench_shared(tower, **settings)
+    ratios = {key: found.pop(key) for key in ("shared_over_single", "alone_over_shared")}
+    return {**ratios, "together": {"architecture": architecture, **found}}
+
+
+def _embedded(
+    names: Sequence[str] | None, pictures: int, threads: int, settings: dict[str, Any]
+) -> dict[str, Any]:
+    import torch
+
+    from t2x.scoring.bench import bench_embedded
 
     torch.set_num_threads(threads)
-    alone = device == "cpu" and threads == 1  # then what else the machine does need not count
-    clock = time.process_time if alone else time.perf_counter
-    tower = random_tower(architecture, device=device)
-    embedded = bench_embedded(pictures=pictures, repeats=repeats, clock=clock, progress=show)
-    full = bench_shared(tower, pictures=pictures, repeats=repeats, clock=clock, progress=show)
-    return {
-        "shared_over_single": full.pop("shared_over_single"),
-        "alone_over_shared": full.pop("alone_over_shared"),
-        "architecture": architecture,
-        "dtype": "float32",
-        "device": device,
-        "threads": threads,
-        "clock": "processor" if alone else "wall",
-        "pictures": pictures,
-        "repeats": repeats,
-        "full_size": full,
-        "embedded": embedded,
-    }
+    return bench_embedded(names, pictures=16 * pictures, **settings)
 
 
-def _embedded_rows(speeds: dict[str, dict[str, Any]]) -> list[tuple[object, ...]]:
+def _full_size(names: Sequence[str] | None, settings: dict[str, Any]) -> dict[str, Any]:
+    from t2x.scoring.bench import bench_full_size
+
+    return bench_full_size(names, **settings)
+
+
+def _print_tables(result: dict[str, Any]) -> None:
+    if together := result.get("together"):
+        rows = [("all together", together["shared"]), *together["alone"].items()]
+        cells = [(name, speed["seconds"], speed["pictures_per_second"]) for name, speed in rows]
+        print_table(together["architecture"], ("reward", "seconds", "pictures/s"), cells)
+    for key, title in (("full_size", "full size, random weights"), ("embedded", "embedded")):
+        if speeds := result.get(key):
+            print_table(title, ("reward", "network", "pictures/s"), _rows(speeds))
+    ratios = [(k, result[k]) for k in ("shared_over_single", "alone_over_shared") if k in result]
+    if ratios:
+        print_table("", ("", "times"), ratios)
+
+
+def _rows(speeds: dict[str, dict[str, Any]]) -> list[tuple[object, ...]]:
     return [
-        (name, speed.get("pictures_per_second", f"not measured: {speed.get('error')}"))
+        (
+            name,
+            ", ".join(filter(None, (speed.get("tower"), speed.get("note")))),
+            speed.get("reason", speed["pictures_per_second"]),
+        )
         for name, speed in speeds.items()
     ]

@@ -2,105 +2,101 @@
 
 *Together* is a ``RewardEnsemble``, which runs the tower once; *alone* is what a loop over rewards
 does, each running the tower again. Both use the same weights, numbers, pictures and threads, and
-take turns, so that what else the machine does hits both. Weights are random: speed does not depend
-on them.
+take turns, so that what else the machine does hits both. Full-size weights are random: speed does
+not depend on them. What can't be measured is NaN, with the reason.
 """
 
 from __future__ import annotations
 
+import gc
+import math
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from t2x.errors import T2XError
-from t2x.registry import load_reward
+from t2x.registry import REWARDS, load_reward
 from t2x.reward_facts import FACTS
 from t2x.scoring.ensemble import RewardEnsemble
+from t2x.scoring.full_size import FULL_SIZE, TOWERS, FullSize, fitted
 from t2x.types import Context
 
 if TYPE_CHECKING:
-    from t2x.scoring.reward import EncoderReward
     from t2x.types import RewardModel
 
-ARCHITECTURE = "ViT-L-14-quickgelu"
-FRAMES = 8
+FRAMES, FEW_FRAMES = 8, 2
+# The first one is the single reward that the sum is compared with.
+SHARED = ("clip", "laion-v1", "laion-v2", "vlm-rm")
+ENOUGH = 3.0
+"""Seconds after which no further round is begun, once one counts."""
 
 # What needs no download: a benchmark fetches nothing.
 AT_HAND = [name for name, facts in FACTS.items() if facts.download in ("embedded", "no weights")]
+_FITTED = ("pal", "rl-vlm-f")
+_PACKAGED = ("ocr",)  # models in the wheel of its extra
+_ERRORS = (T2XError, ValueError, TypeError, RuntimeError, OSError)
 
-__all__ = ["AT_HAND", "FULL_SIZE", "bench_embedded", "bench_shared", "random_tower"]
+__all__ = ["AT_HAND", "SHARED", "bench_embedded", "bench_full_size", "bench_shared", "stop_after"]
 
-Tower: TypeAlias = tuple[Any, Any]  # open_clip model and tokenizer
-Factory: TypeAlias = Callable[[Tower], "RewardModel"]
-
-
-def _clip(tower: Tower) -> RewardModel:
-    return load_reward("clip", source=tower)
-
-
-def _laion(name: str, *widths: int) -> Factory:
-    """An aesthetic head of LAION's layout with random weights on the tower's embedding."""
-
-    def make(tower: Tower) -> RewardModel:
-        generator = torch.Generator().manual_seed(0)
-        sizes = [int(tower[0].visual.output_dim), *widths]
-        weights = {}
-        for i, (a, b) in enumerate(pairwise(sizes)):
-            weights[f"layers.{i}.weight"] = torch.randn(b, a, generator=generator) / a**0.5
-            weights[f"layers.{i}.bias"] = torch.zeros(b)
-        with tempfile.TemporaryDirectory() as folder:
-            torch.save(weights, path := Path(folder) / "head.pth")
-            reward = cast("EncoderReward", load_reward("aesthetic", source=path, encoder=tower))
-            return cast("RewardModel", replace(reward, name=name))
-
-    return make
+Clock: TypeAlias = Callable[[], float]
+Progress: TypeAlias = Callable[[str, int, int], None]
+Loader: TypeAlias = Callable[[], "RewardModel"]
 
 
-# The first one is the single reward that the sum is compared with.
-FULL_SIZE: dict[str, Factory] = {
-    "clip": _clip,
-    "laion-v1": _laion("laion-v1", 1),
-    "laion-v2": _laion("laion-v2", 1024, 128, 64, 16, 1),
-    "vlm-rm": lambda tower: load_reward("vlm-rm", source=tower),
-}
+@dataclass(frozen=True)
+class _Settings:
+    """What is timed, and for how long."""
+
+    pictures: int
+    size: int
+    frames: int
+    repeats: int
+    limit: float
+    clock: Clock
 
 
-def random_tower(
-    architecture: str = ARCHITECTURE, *, device: str = "cpu", dtype: torch.dtype = torch.float32
-) -> Tower:
-    """An open_clip model of full size with random weights, and its tokenizer.
+class TooSlow(T2XError):
+    """A reward took longer than it was given."""
 
-    Raises ``T2XError`` for an architecture that open_clip does not have.
-    """
-    import open_clip
 
-    if architecture not in open_clip.list_models():
-        raise T2XError(f"open_clip has no architecture {architecture!r}; try {ARCHITECTURE}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = open_clip.create_model(architecture, pretrained=None)
-    return model.to(device, dtype), open_clip.get_tokenizer(architecture)
+@contextmanager
+def stop_after(seconds: float, clock: Clock = time.perf_counter) -> Iterator[None]:
+    """Raise ``TooSlow`` from the first module that is called later than that."""
+    end = clock() + seconds
+
+    def check(module: Any, inputs: Any) -> None:
+        if clock() > end:
+            raise TooSlow(f"one call took longer than {seconds:g} s; give a longer time limit")
+
+    handle = register_module_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def bench_shared(
-    tower: Tower,
-    factories: Mapping[str, Factory] = FULL_SIZE,
+    tower: Any,
+    entries: Mapping[str, FullSize] | None = None,
     *,
-    pictures: int = 4,
+    pictures: int = 1,
     size: int = 224,
     repeats: int = 3,
-    clock: Callable[[], float] = time.perf_counter,
-    progress: Callable[[str, int, int], None] | None = None,
+    device: str = "cpu",
+    clock: Clock = time.perf_counter,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Time the rewards of ``factories`` together and each alone on ``pictures`` of ``size`` pixels.
+    """Time rewards on ``tower``, those of ``SHARED`` unless ``entries`` are given, together and
+    each alone on ``pictures`` of ``size`` pixels.
 
     Gives ``shared_over_single``: time of all together over that of the first alone, the median over
     ``repeats`` rounds after one that does not count; ``alone_over_shared``: the sum of all alone
@@ -108,7 +104,8 @@ def bench_shared(
     ``clock`` in seconds; ``time.process_time`` is the better one for a single CPU thread on a
     machine that does other things.
     """
-    rewards = {name: make(tower) for name, make in factories.items()}
+    chosen = {name: FULL_SIZE[name] for name in SHARED} if entries is None else entries
+    rewards = {name: entry.load(tower, device) for name, entry in chosen.items()}
     together = RewardEnsemble(list(rewards.values()))
     media = _pictures(pictures, size)
     arms: dict[str, RewardModel] = {"": together, **rewards}
@@ -120,7 +117,7 @@ def bench_shared(
             if turn:
                 seconds[name].append(spent)
         if progress is not None:
-            progress("timing the full-size tower", turn + 1, repeats + 1)
+            progress("timing rewards together and alone", turn + 1, repeats + 1)
     first = next(iter(rewards))
     ratios = [a / b for a, b in zip(seconds[""], seconds[first], strict=True)]
     alone = [sum(seconds[n][i] for n in rewards) for i in range(repeats)]
@@ -139,53 +136,128 @@ def bench_embedded(
     *,
     pictures: int = 16,
     repeats: int = 3,
-    clock: Callable[[], float] = time.perf_counter,
-    progress: Callable[[str, int, int], None] | None = None,
+    limit: float = math.inf,
+    clock: Clock = time.perf_counter,
+    progress: Progress | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Pictures per second of every named reward with the weights that it loads by itself, on 64 x
-    64 pictures; for rewards of videos, frames per second of videos of 8. By default ``AT_HAND``.
+    """Pictures per second of every named reward, by default all, with weights that are at hand, on
+    64 x 64 pictures; for rewards of videos, frames per second of ``FRAMES`` each.
 
-    What can't be loaded or scored has the reason under ``error``.
+    Those that are fitted by their user get random weights on emoji-clip. A reward gives
+    ``seconds`` per batch, ``pictures_per_second`` and ``rounds``, how many counted, which is 0 if
+    there was time for the first call only. NaN with a ``reason``: what has no weights at hand or
+    can't score, and what takes longer than ``limit`` seconds a call.
     """
     results: dict[str, dict[str, Any]] = {}
-    chosen = AT_HAND if names is None else list(names)
+    chosen = sorted(REWARDS) if names is None else list(names)
+    settings = _Settings(pictures, 64, FRAMES, repeats, limit, clock)
     for done, name in enumerate(chosen, 1):
-        try:
-            results[name] = _embedded(load_reward(name), pictures, repeats, clock)
-        except (T2XError, ValueError, TypeError, RuntimeError, OSError) as error:
-            results[name] = {"error": " ".join(str(error).split()) or type(error).__name__}
+        results[name] = _measured(partial(_at_hand, name), settings)
         if progress is not None:
             progress(f"timing {name}", done, len(chosen))
     return results
 
 
-def _embedded(
-    reward: RewardModel, pictures: int, repeats: int, clock: Callable[[], float]
-) -> dict[str, Any]:
-    media = _pictures(pictures, 64)
+def bench_full_size(
+    names: Sequence[str] | None = None,
+    *,
+    pictures: int = 1,
+    size: int = 224,
+    repeats: int = 3,
+    limit: float = math.inf,
+    device: str = "cpu",
+    clock: Clock = time.perf_counter,
+    progress: Progress | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Pictures per second of the named rewards, by default all, on networks of published size
+    (:mod:`t2x.scoring.full_size`), built one after the other; of videos, of ``FEW_FRAMES``.
+
+    As :func:`bench_embedded`, with the ``tower`` and a ``note`` beside it. NaN with a ``reason``
+    also for what does not fit into memory, before it is built.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    known = {k: e for k, e in FULL_SIZE.items() if names is None or k.split()[0] in names}
+    for name in () if names is None else names:
+        if not any(key.split()[0] == name for key in known):
+            results[name] = _missing("there is no network of full size for it")
+    settings = _Settings(pictures, size, FEW_FRAMES, repeats, limit, clock)
+    for tower_name, group in groupby(known.items(), lambda item: item[1].tower):
+        tower, problem = _built(tower_name, device)
+        for name, entry in group:
+            found = problem or _measured(partial(entry.load, tower, device), settings)
+            about = {"tower": entry.tower, "note": entry.note}
+            results[name] = {**{k: v for k, v in about.items() if v}, **found}
+            if progress is not None:
+                progress(f"timing {name} in full size", len(results), len(known))
+        del tower
+        gc.collect()
+    return results
+
+
+def _built(tower: str, device: str) -> tuple[Any, dict[str, Any] | None]:
+    """A tower, or why there is none."""
+    try:
+        return TOWERS[tower](device), None
+    except _ERRORS as error:
+        return None, _missing(error)
+
+
+def _at_hand(name: str) -> RewardModel:
+    if name in _FITTED:
+        return fitted(name, "emoji-clip")
+    if name in FACTS and name not in AT_HAND and name not in _PACKAGED:
+        raise T2XError(f"no weights are embedded; they are a download of {FACTS[name].download}")
+    return load_reward(name)
+
+
+def _measured(load: Loader, settings: _Settings) -> dict[str, Any]:
+    try:
+        return _rounds(load(), settings)
+    except _ERRORS as error:
+        return _missing(error)
+
+
+def _missing(reason: object) -> dict[str, Any]:
+    text = " ".join(str(reason).split()) or type(reason).__name__
+    return {"seconds": math.nan, "pictures_per_second": math.nan, "reason": text}
+
+
+def _rounds(reward: RewardModel, settings: _Settings) -> dict[str, Any]:
+    """Time calls: one that does not count, and up to ``repeats`` more while there is time."""
+    count, size, limit = settings.pictures, settings.size, settings.limit
+    media = _pictures(count, size)
     context = Context(
         source=media.flip(-1),
-        mask=torch.ones(pictures, 1, 64, 64),
-        boxes=torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(pictures, 1, 1),
-        questions=[["Is there a cat?"]] * pictures,
-        user=["a"] * pictures,
+        mask=torch.ones(count, 1, size, size),
+        boxes=torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(count, 1, 1),
+        questions=[["Is there a cat?"]] * count,
+        user=["a"] * count,
         fps=8.0,
     )
-    if reward.modality == "video":
-        media = media.unsqueeze(1).repeat(1, FRAMES, 1, 1, 1)
-    times = []
-    for turn in range(repeats + 1):
-        texts = [f'a cat with a sign "{i} {turn}"' for i in range(pictures)]
-        times.append(_seconds(reward, texts, media, clock, context=context))
-    frames = pictures * (FRAMES if reward.modality == "video" else 1)
-    return _speed(times[1:], frames)
+    is_video = reward.modality == "video"
+    if is_video:
+        media = media.unsqueeze(1).repeat(1, settings.frames, 1, 1, 1)
+    times: list[float] = []
+
+    def call() -> None:
+        texts = [f'a cat with a sign "{i} {len(times)}"' for i in range(count)]
+        times.append(_seconds(reward, texts, media, settings.clock, context=context))
+
+    with stop_after(limit, settings.clock):
+        call()
+    while len(times) <= settings.repeats and sum(times) + times[-1] <= limit:
+        if len(times) > 1 and sum(times) >= ENOUGH:
+            break
+        call()
+    speed = _speed(times[1:] or times, count * (settings.frames if is_video else 1))
+    return {**speed, "rounds": len(times) - 1}
 
 
 def _seconds(
     reward: RewardModel,
     texts: Sequence[str],
     media: Tensor,
-    clock: Callable[[], float],
+    clock: Clock,
     *,
     context: Context | None = None,
 ) -> float:

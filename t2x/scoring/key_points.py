@@ -127,7 +127,7 @@ class VlmFinder:
     @torch.no_grad()
     def _odds(self, prompt: str) -> Tensor:
         texts = [
-            self.vlm.chat(_RAISED.format(prompt=prompt, asks=p.asks), picture=False)
+            self.vlm.chat(_RAISED.format(prompt=prompt, asks=p.asks), pictures=0)
             for p in KEY_POINTS.values()
         ]
         yes, no = self.vlm.spellings(YES), self.vlm.spellings(NO)

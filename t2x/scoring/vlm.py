@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import torch
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 _loaded: WeakValueDictionary[tuple[str, str], Vlm] = WeakValueDictionary()
 _THOUGHT = "<think>"
 _NO_LABEL = -100
+Shown: TypeAlias = "Tensor | Sequence[Tensor]"
 
 
 class Vlm:
@@ -59,7 +60,7 @@ class Vlm:
         probe = torch.full((3, 64, 64), 0.5, requires_grad=True)
         try:
             with torch.enable_grad():
-                values = self._pixels([probe]).get("pixel_values")
+                values = self._pixels([[probe]]).get("pixel_values")
         except (RuntimeError, TypeError, ValueError, AttributeError):
             return False
         return isinstance(values, Tensor) and values.requires_grad
@@ -98,15 +99,24 @@ class Vlm:
             )
         return found
 
-    def chat(self, question: str, *, picture: bool = True) -> str:
-        """One user turn, the picture and then the question, up to where the answer begins.
+    @cached_property
+    def takes_pairs(self) -> bool:
+        """Whether a question may be about two pictures: the template has a place for each."""
+        if not self.has_template:
+            return False
+        one, two = (self.chat("a", pictures=n) for n in (1, 2))
+        place = str(getattr(self.processor, "image_token", "<image>"))
+        return 0 < 2 * one.count(place) == two.count(place)
+
+    def chat(self, question: str, *, pictures: int = 1) -> str:
+        """One user turn, the pictures and then the question, up to where the answer begins.
 
         The thought that a template opens is closed at once, since answers are read at their first
         token.
         """
         if not self.has_template:
             return question
-        content: list[dict[str, str]] = [{"type": "image"}] if picture else []
+        content: list[dict[str, str]] = [{"type": "image"} for _ in range(pictures)]
         content.append({"type": "text", "text": question})
         turns = [{"role": "user", "content": content}]
         text = str(
@@ -214,9 +224,11 @@ class Vlm:
 
     @torch.no_grad()
     def write(
-        self, texts: Sequence[str], pictures: Sequence[Tensor], *, max_new_tokens: int
+        self, texts: Sequence[str], pictures: Sequence[Shown] | None, *, max_new_tokens: int
     ) -> list[str]:
-        """What the model answers, greedily: the same text at every call, without special tokens."""
+        """What the model answers, greedily: the same text at every call, without special tokens.
+        Of ``pictures``, an item may be several, one for each place in its text.
+        """
         inputs = self.inputs(texts, pictures, padding_side="left")
         output = self.model.generate(
             **inputs,
@@ -240,30 +252,31 @@ class Vlm:
         """How many end tokens the tokenizer puts behind every text by itself, none or one."""
         return int(self._ids("a", special=True)[-1:] == [self.tokenizer.eos_token_id])
 
-    def _pixels(self, pictures: Sequence[Tensor]) -> Any:
+    def _pixels(self, pictures: Sequence[Sequence[Tensor]]) -> Any:
         return self.processor.image_processor(
-            images=[[p] for p in pictures], do_rescale=False, return_tensors="pt"
+            images=[list(row) for row in pictures], do_rescale=False, return_tensors="pt"
         )
 
     def inputs(
         self,
         texts: Sequence[str],
-        pictures: Sequence[Tensor] | None,
+        pictures: Sequence[Shown] | None,
         *,
         padding_side: str = "right",
     ) -> Any:
         """What the model takes, on its device and in its dtype: texts padded on ``padding_side``,
-        pictures (3, H, W) through the processor's tensor path.
+        pictures (3, H, W), one or several a text, through the processor's tensor path.
         """
         shared = {"padding": True, "padding_side": padding_side, "return_tensors": "pt"}
         if pictures is None:
             inputs = self.processor(text=list(texts), **shared)
         else:
-            images = [[p.detach()] for p in pictures]
+            shown = [[p] if isinstance(p, Tensor) else list(p) for p in pictures]
+            images = [[p.detach() for p in row] for row in shown]
             inputs = self.processor(text=list(texts), images=images, do_rescale=False, **shared)
-            if wants_gradient(list(pictures)):
+            if wants_gradient([p for row in shown for p in row]):
                 # The same pixels again: the processor as a whole can't handle tensors with a graph.
-                inputs.update(self._pixels(pictures))
+                inputs.update(self._pixels(shown))
         inputs = inputs.to(self.model.device)
         for name, value in inputs.items():
             if isinstance(value, Tensor) and value.is_floating_point():

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+if __package__:
+    from . import clip_cases as shared
+else:  # for the script, which runs outside the package
+    import clip_cases as shared
+
 # Not the instruction of the published weights, which the goldens do not need.
 INSTRUCTION = "Rate how well this fits and how good it is.\nWanted: {text_prompt}\n\n\n"
 ENDING = "\nOverall: <|Reward|>\n\nEND\n"
-PROMPTS = {
-    "short": "a red bus left of a cat",
-    "long": " ".join(f"{word} {n}" for n, word in enumerate(("castle", "river") * 50)),
-    "foreign": "一只红色的猫, и собака: naïve café ☕",
-    "empty": "",
-}
+PROMPTS = shared.PROMPTS
+UNLIKE = shared.UNLIKE
 CONTROL = (
     "<|endoftext|>",
     "<|im_start|>",
@@ -88,33 +89,13 @@ def tokenizer_json(path: str) -> None:
 
 
 def pictures() -> dict[str, Image.Image]:
-    """RGB and grey pictures of several shapes, made by whole-number arithmetic."""
-    y, x = np.mgrid[0:700, 0:900]
-    waves = np.stack([_triangle(x * 3 + y), _triangle(x * y // 97), _triangle(y * 5 - x)], -1)
-    blocks = np.stack([(x // 50 * 83) % 256, (y // 40 * 59) % 256, ((x + y) // 70 * 37) % 256], -1)
-    lines = np.where((x // 2 + y // 3) % 2, 255, 0)
-    made = {
-        "square": blocks[:300, :300],
-        "wide": waves[:120, :600],
-        "tall": blocks[:400, :90],
-        "fits": waves[100:548, 200:648],
-        "large": blocks[:700, :900] // 2 + waves[:700, :900] // 2,
-        "tiny": blocks[::50, ::60],
-        "fine": np.stack([lines, lines, 255 - lines], -1)[:333, :421],
-    }
-    found = {name: Image.fromarray(a.astype(np.uint8)) for name, a in made.items()}
-    found["grey"] = Image.fromarray(waves[:200, :260, 0].astype(np.uint8))
-    return found
-
-
-def _triangle(values: np.ndarray) -> np.ndarray:
-    """0 to 255 and back, without jumps."""
-    return np.abs(values % 510 - 255)
+    """Those of the CLIP goldens, and one that is not resized."""
+    return {**shared.pictures(), "fits": Image.fromarray(shared.scene(448, 448, 11))}
 
 
 def weights(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Weights by the official names: unit gain for what multiplies, near 1 for norms, small for
-    biases.
+    """Weights by the official names: unit gain for what multiplies, twice that for queries and keys
+    so that patches count unequally and pictures differ, near 1 for norms, small for biases.
     """
     return {name: _weight(name, tuple(shape)) for name, shape in shapes.items()}
 
@@ -123,8 +104,9 @@ def _weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
     values = np.random.RandomState(seed).standard_normal(shape)
     if len(shape) > 1:
-        gain = 1.0 if "embed_tokens" in name else 0.6 / math.sqrt(math.prod(shape[1:]))
-        values = values * gain
+        gain = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv")) else 1.0
+        fan_in = 1 if "embed_tokens" in name else math.prod(shape[1:])
+        values = values * gain / math.sqrt(fan_in)
     else:
         values = 0.1 * values + ("norm" in name or "ln_q" in name) * name.endswith("weight")
     return values.astype(np.float32)

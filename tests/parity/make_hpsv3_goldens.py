@@ -4,7 +4,8 @@ r"""Makes ``hpsv3_goldens.json`` with the official package.
         huggingface_hub==0.26.5
     python make_hpsv3_goldens.py
 
-Run in an environment of its own with torch and torchvision. Depth and width are reduced
+Run in an environment of its own with torch, torchvision and this project, of which it takes the
+pictures as :func:`t2x.media.from_pil` reads them. Depth and width are reduced
 (``hpsv3_cases.py``), the model class, the head, the picture's way and the messages are official; no
 weights are fetched. The instruction is one of our own, put in the place of the package's. Modules
 that official files import and scoring does not use are left empty.
@@ -63,6 +64,8 @@ def main() -> None:
     from hpsv3 import inference
     from hpsv3.model.qwen2vl_trainer import Qwen2VLRewardModelBT
 
+    from t2x.media import from_pil, to_pil
+
     inference.INSTRUCTION = cases.INSTRUCTION
     inference.prompt_with_special_token = cases.ENDING
     torch.set_grad_enabled(False)
@@ -93,12 +96,15 @@ def main() -> None:
     scorer.processor = transformers.Qwen2VLProcessor(
         transformers.Qwen2VLImageProcessor(), words, chat_template=cases.TEMPLATE
     )
+
+    def score(picture: Any, prompt: str) -> list[float]:
+        return [round(float(v), 7) for v in scorer.reward([picture], [cases.PROMPTS[prompt]])[0]]
+
+    pictures = cases.pictures()
+    plain = {name: to_pil(from_pil([picture]))[0] for name, picture in pictures.items()}
     scores = {
-        name: {
-            key: [round(float(v), 7) for v in scorer.reward([picture], [prompt])[0]]
-            for key, prompt in cases.PROMPTS.items()
-        }
-        for name, picture in cases.pictures().items()
+        name: {prompt: score(picture, prompt) for prompt in cases.PROMPTS}
+        for name, picture in plain.items()
     }
     packages = ("hpsv3", "transformers", "tokenizers", "torch", "pillow", "numpy")
     goldens = {
@@ -107,6 +113,7 @@ def main() -> None:
         "checksum": cases.checksum(made),
         "names": sorted(made),
         "scores": scores,
+        "as opened": {name: score(pictures[name], "short") for name in cases.UNLIKE},
     }
     out = Path(__file__).with_name("hpsv3_goldens.json")
     out.write_text(json.dumps(goldens, indent=1) + "\n", "utf-8")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
-from t2x.functional.preferences import choices
 from t2x.registry import import_attr, load_reward
+from t2x.scoring.pair_choice import choose
 from t2x.types import RewardModel
 from t2x.world.corruption import to_pictures
 from t2x.world.prompts import training_prompts
@@ -35,8 +35,7 @@ def pairs() -> tuple[list[str], Tensor, Tensor, Tensor]:
     wrong = right.roll(1, 0)
     turned = (torch.arange(COUNT) % 2 == 1).view(-1, 1, 1, 1)
     first, second = torch.where(turned, wrong, right), torch.where(turned, right, wrong)
-    vqa = load_reward("vqa")
-    labels = choices(vqa.score(texts, first), vqa.score(texts, second), margin=0.2)
+    labels = choose(texts, first, second, source="emoji-vlm", margin=0.2).labels
     assert float((labels == turned.flatten().long()).float().mean()) > 0.7
     return texts, first, second, labels
 
