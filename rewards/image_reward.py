@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, resolve_device
 from t2x.functional.matching import image_reward
 from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers
@@ -40,35 +41,37 @@ def load(
     *,
     tokenizer: str | Path | None = None,
     name: str = "imagereward",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
     batch_size: int = 16,
 ) -> EncoderReward:
     """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, or that file.
 
     ``tokenizer``: a folder or hub id of BERT's; by default the source's own folder if it has a
-    ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. The head computes
-    in float32 whatever ``dtype`` is. Raises ``T2XError`` for a source that can't be loaded or lacks
-    a tensor.
+    ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. Without ``device``
+    and ``dtype`` it goes to the best device in float32, in which the head always computes. Raises
+    ``T2XError`` for a source that can't be loaded or lacks a tensor.
     """
+    place, number = resolve_device(device), dtype or torch.float32
     path = _find(source)
     state = read_state(path)
     blip = {n.removeprefix(_BLIP): t for n, t in state.items() if n.startswith(_BLIP)}
     vision, text = blip_towers(blip, source=path)
-    mlp = {n.removeprefix(_MLP): t.to(device) for n, t in state.items() if n.startswith(_MLP)}
+    mlp = {n.removeprefix(_MLP): t for n, t in state.items() if n.startswith(_MLP)}
     layers = affine_layers(mlp, source=path, what="ImageReward checkpoint")
     tokenizer = tokenizer or _tokenizer_beside(path)
     encoder = BlipEncoder(
-        vision.to(device, dtype),
-        text.to(device, dtype),
+        vision.to(place, number),
+        text.to(place, number),
         bert_tokenizer(tokenizer),
-        key=f"imagereward {path} {tokenizer} {device} {dtype}",
+        key=f"imagereward {path} {tokenizer} {place} {number}",
         preprocess=Preprocess.of_clip(vision.config.image_size, rounded=True),
         batch_size=batch_size,
     )
 
     def head(features: Mapping[str, Features]) -> Tensor:
-        return image_reward(features["blip"]["fused"], layers)
+        fused = features["blip"]["fused"]
+        return image_reward(fused, [(w.to(fused.device), b.to(fused.device)) for w, b in layers])
 
     return EncoderReward(
         name=name,

@@ -31,7 +31,7 @@ from t2x.errors import T2XError
 from t2x.functional.text import contained_ratio
 from t2x.media import to_pil
 from t2x.prompts.protect import protect
-from t2x.scoring.pairs import check_pairs, wants_gradient
+from t2x.scoring.pairs import check_pairs, device_of, wants_gradient
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,7 +88,7 @@ class OcrReward:
             self._one(texts, item.reshape(1, *item.shape[-3:]))
             for texts, item in zip(targets, media, strict=True)
         ]
-        return torch.tensor(values, dtype=torch.float32)
+        return torch.tensor(values, dtype=torch.float32, device=device_of(media))
 
     def _one(self, targets: Sequence[str], picture: Tensor) -> float:
         if not targets or not bool(torch.isfinite(picture).all()):
