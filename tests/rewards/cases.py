@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def _hpsv3_parts() -> tuple[Any, Any, Any]:
     with fixed_weights(1):
         model.resize_token_embeddings(len(processor.tokenizer) + 1)
         widths = (48, 32, 16, 2)
-        layers = [(torch.randn(b, a) / a**0.5, torch.randn(b)) for a, b in zip(widths, widths[1:])]
+        layers = [(torch.randn(b, a) / a**0.5, torch.randn(b)) for a, b in pairwise(widths)]
     return model, processor, layers
 
 

@@ -93,7 +93,7 @@ def test_a_graph_that_is_kept_inside_is_found(media: Tensor) -> None:
         with torch.enable_grad():
             return (scores * weight).detach()
 
-    with pytest.raises(AssertionError, match="4 numbers are kept|8 numbers are kept"):
+    with pytest.raises(AssertionError, match="numbers are kept"):
         check_reward(Brightness(leaky), PROMPTS, media)
 
 
