@@ -115,6 +115,7 @@ class RewardEnsemble:
         whole batch. Raises ``T2XError`` for a gradient of a rule that has none, and for
         ``standardised`` before anything was observed.
         """
+        check_pairs(prompts, media, modality=self.modality, name=self.name)
         if wants_gradient(media):
             self._check_gradient()
         parts = self.components(prompts, media, context=context)

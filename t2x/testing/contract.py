@@ -19,7 +19,7 @@ from t2x.types import RewardModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from t2x.types import Context, Media
+    from t2x.types import Context
 
 __all__ = ["check_gradient", "check_reward", "check_truncation"]
 
@@ -40,7 +40,8 @@ def check_reward(
     W) or (N, F, 3, H, W), float32 in [0, 1].
 
     - N pairs give (N,) float32 where the media are, within ``range``, for N = 0, 1 and more; two
-      calls give the same bytes; prompts and media of other numbers, and a bare string, are errors.
+      calls give the same bytes. Other numbers of prompts than of media, the two the wrong way round
+      and a bare string are errors.
     - A batch equals its singles, in any order, as a tensor or a list, within ``tolerance`` (of the
       score if that is above 1).
     - Media hold floats in [0, 1]: bytes and 0..255 are errors; pixels that are not finite make
@@ -223,6 +224,7 @@ def _refuses_what_it_should(
         (prompts[:-1], media, "fewer prompts than media"),
         (prompts, media[:-1], "fewer media than prompts"),
         ("a" * len(media), media, "a bare string"),
+        (media, prompts, "media in the place of prompts"),
         (prompts, (media * 255).to(torch.uint8), "bytes"),
         (prompts, media * 255, "pixels of 0 to 255"),
     ]

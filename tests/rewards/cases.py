@@ -30,6 +30,7 @@ from t2x.testing import (
 from t2x.types import Context, Media, RewardModel
 
 from .blip_checkpoint import image_reward_state, save
+from .hps_checkpoint import narrow_hps
 from .tiny_networks import lpips_files, tiny_dino
 from .tiny_vlms import pictures, qwen
 
@@ -104,6 +105,10 @@ def _over(
 ) -> Callable[[torch.dtype, Path], RewardModel]:
     """Over a fresh ``model``, since another precision changes it in place."""
     return lambda dtype, folder: load_reward(name, source=model(), dtype=dtype, **options)
+
+
+def _published(name: str) -> Callable[[torch.dtype, Path], RewardModel]:
+    return lambda dtype, folder: load_reward(name, **narrow_hps(folder)[0], dtype=dtype)
 
 
 def _laion(name: str, *widths: int) -> Callable[[torch.dtype, Path], RewardModel]:
@@ -202,8 +207,8 @@ CASES: dict[str, Case] = {
     "critique": Case(_named("critique", **_VLM), cuts=24),
     "dino": Case(_over("dino", tiny_dino), (36, 36), _sources),
     "hps": Case(_named("hps"), cuts=46),
-    "hpsv2": Case(_over("hpsv2", lambda: tiny_open_clip(size=224)), (224, 224)),
-    "hpsv2.1": Case(_over("hpsv2.1", lambda: tiny_open_clip(size=224)), (224, 224)),
+    "hpsv2": Case(_published("hpsv2"), (224, 224), cuts=75),
+    "hpsv2.1": Case(_published("hpsv2.1"), (224, 224), cuts=75),
     "hpsv3": Case(_hpsv3, (448, 448), cuts=24, **_COARSE),
     "imagereward": Case(_image_reward, (32, 32), cuts=33),
     "laion-v1": Case(_laion("laion-v1", 1)),

@@ -22,10 +22,12 @@ from t2x.errors import T2XError
 from t2x.registry import REWARDS, import_attr
 from t2x.reward_facts import FACTS
 from t2x.scoring import resize as resizing
+from t2x.scoring.ensemble import RewardEnsemble
+from t2x.scoring.frames import frames
 from t2x.testing import check_gradient, check_reward, check_truncation
 from t2x.types import RewardModel
 
-from .cases import CASES, Case, exact
+from .cases import CASES, WORDS, Case, exact
 from .worlds import captioned
 
 GRADIENT = [name for name, facts in FACTS.items() if facts.differentiable]
@@ -68,6 +70,30 @@ def test_truncation(name: str, loaded: Callable[[str], RewardModel]) -> None:
     media = case.media()[:1]
     fits = check_truncation(loaded(name), media, context=case.context_of(media))
     assert fits == case.cuts
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cuts])
+def test_a_blank_prompt_is_missing_and_spoils_no_other(
+    name: str, loaded: Callable[[str], RewardModel]
+) -> None:
+    case = CASES[name]
+    media = case.media()
+    context = case.context_of(media)
+    expected = loaded(name).score(case.prompts, media, context=context)
+    scores = loaded(name).score(["", *case.prompts[1:3], " \n"], media, context=context)
+    assert scores.isnan().tolist() == [True, False, False, True]
+    assert torch.allclose(scores[1:3], expected[1:3], rtol=1e-5, atol=1e-5)
+
+
+def test_composites_keep_the_contract(loaded: Callable[[str], RewardModel]) -> None:
+    """Of rewards that share an encoder, and of the frames of a video."""
+    media = CASES["clip"].media()
+    both = RewardEnsemble([loaded("clip"), loaded("aesthetic")], {"aesthetic": 0.1})
+    check_reward(both, WORDS, media)
+    videos = torch.stack([media, media.flip(0)], 1)
+    check_reward(frames(loaded("clip")), WORDS, videos)
+    with pytest.raises(T2XError, match="critique give no gradient"):
+        RewardEnsemble([loaded("clip"), loaded("critique")]).score(WORDS, media.requires_grad_())
 
 
 def _values(reward: Any, case: Case, media: Tensor) -> Callable[[Tensor], Tensor]:
@@ -125,6 +151,21 @@ def test_options_have_names_and_the_device_is_nobodys_guess(name: str) -> None:
     defaults = {p.name: p.default for p in inspect.signature(load).parameters.values()}
     for option in ("device", "dtype"):
         assert defaults.get(option) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["blip-itm", "clip", "hps", "hpsv2", "pickscore", "siglip", "yes-no"]
+)
+def test_the_raw_value_is_among_the_named_scales(name: str, tmp_path: Path) -> None:
+    """No hidden divisor: every scale has a name, which the reward bears, and one is the model's own
+    number; what the others are of it is in the tests of each reward.
+    """
+    scales = import_attr(REWARDS[name].partition(":")[0] + ":SCALES")
+    assert {"cos", "logit"} & set(scales)
+    reward = CASES[name].build(torch.float32, tmp_path)
+    assert reward.scale.split()[0] in scales
+    with pytest.raises(T2XError, match=", ".join(scales)):
+        import_attr(REWARDS[name].partition(":")[0] + ":load")(scale="percent")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import weakref
 from collections.abc import Callable
@@ -87,6 +88,22 @@ def test_a_loaded_model_keeps_its_number_format(kind: str) -> None:
     assert next(model.parameters()).dtype == torch.float64  # when it is said
 
 
+@pytest.mark.parametrize("kind", ["transformers", "siglip", "blip", "dino", "vqa", "t5"])
+@pytest.mark.parametrize("setting", ["image_mean", "image_std"])
+def test_preprocessing_is_read_from_the_checkpoint(kind: str, setting: str) -> None:
+    """Weights of another mean or deviation are not scored with that of CLIP."""
+    name, build, options = LOADED[kind]
+    media, context = _media()
+    model, processor = build()
+    expected = load_reward(name, source=(model, processor), **options)
+    own = expected.score(WORDS, media, context=context)
+    processor = copy.deepcopy(processor)
+    images = getattr(processor, "image_processor", processor)
+    setattr(images, setting, [0.2, 0.3, 0.9])
+    other = load_reward(name, source=(copy.deepcopy(model), processor), **options)
+    assert (other.score(WORDS, media, context=context) - own).abs().max() > 1e-3 * own.std()
+
+
 def test_sources_go_to_the_best_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU that is not there is stood in for by the device meta, on which nothing computes."""
     for part in tiny_transformers_clip():
@@ -134,7 +151,7 @@ def test_scores_come_back_where_the_media_are() -> None:
     assert empty.device.type == "meta"
 
 
-def test_without_a_gradient_activations_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gradient_activations_are_freed() -> None:
     """Inference that keeps its graph runs out of memory: one batch's activations are gone before
     the scores are."""
     model, tokenize = tiny_open_clip()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 from t2x.scoring.pairs import check_pairs, finite, measurable, wants_gradient
-from t2x.testing import check_gradient, check_reward, check_truncation
+from t2x.testing import FakeReward, check_gradient, check_reward, check_truncation
 from t2x.types import Context, Media
 
 PROMPTS = ["a", "b", "c", "d"]
@@ -141,11 +141,19 @@ def test_what_should_be_refused_and_is_not(reward: Any, rule: str, media: Tensor
         check_reward(reward, PROMPTS, media)
 
 
+@pytest.mark.parametrize("modality", ["image", "video"])
+def test_the_shipped_fake_keeps_it(modality: Any, media: Tensor) -> None:
+    videos = media.unsqueeze(1).repeat(1, 2, 1, 1, 1)
+    fake = FakeReward(modality=modality, fails_on="broken")
+    check_reward(fake, PROMPTS, media if modality == "image" else videos)
+
+
 def test_an_honest_refusal_passes(media: Tensor) -> None:
     class Refusing(Silent):
         def score(
             self, prompts: Sequence[str], media: Media, *, context: Context | None = None
         ) -> Tensor:
+            check_pairs(prompts, media)
             if wants_gradient(media):
                 raise T2XError("no gradient")
             return super().score(prompts, media)
