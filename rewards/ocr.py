@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.text import contained_ratio
 from t2x.media import to_pil
@@ -102,10 +103,16 @@ class OcrReward:
         return sum(contained_ratio(target, text) for target in targets) / len(targets)
 
 
-def load(*, engine: Callable[[Image], Sequence[str]] | None = None) -> OcrReward:
-    """Load the reward over ``engine``, or over RapidOCR.
+def load(
+    *,
+    engine: Callable[[Image], Sequence[str]] | None = None,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
+) -> OcrReward:
+    """Load the reward over ``engine``, or over RapidOCR, which computes on the CPU.
 
-    Raises ``MissingDependencyError`` if RapidOCR is asked for and not installed.
+    Engines bring their own weights, so ``device`` and ``dtype`` say nothing. Raises
+    ``MissingDependencyError`` if RapidOCR is asked for and not installed.
     """
     return OcrReward(_rapidocr() if engine is None else engine)
 
