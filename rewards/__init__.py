@@ -1,6 +1,8 @@
 """Reward models, one file each; installed as ``t2x.rewards``.
 
-Adding one is a file here, a line in ``t2x/registry.py``, a row in the README and a parity test."""
+Adding one is a file here, a line in ``t2x/registry.py`` and in ``t2x/reward_facts.py``, a case in
+``tests/rewards/cases.py``, with which the contract tests it, a row in the README and a parity test.
+"""
 
 if __name__ != "t2x.rewards":
     raise ImportError(

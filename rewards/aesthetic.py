@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import aesthetic_score
 from t2x.scoring.clip_encoder import load_clip
@@ -57,8 +58,8 @@ def load(
     encoder: str | Path | tuple[Any, Any] | None = None,
     activation: str | None = None,
     name: str = "aesthetic",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load a head and its encoder; ``source``: an embedded name, a key of ``LAION``, a folder or a
     file; ``encoder`` and ``activation`` ("none", "relu") replace what the folder's config says.
@@ -68,11 +69,8 @@ def load(
     """
     weights, config = _read(source)
     clip = load_clip(_known(encoder or config.get("encoder"), source), device=device, dtype=dtype)
-    wide = torch.promote_types(dtype, torch.float32)
-    layers = [
-        (w.to(device, wide), b.to(device, wide))
-        for w, b in affine_layers(weights, source=source, what="aesthetic head")
-    ]
+    layers = affine_layers(weights, source=source, what="aesthetic head")
+    layers = [(w.float(), b.float()) for w, b in layers]
     activation = activation or config.get("activation", "none")
     if activation not in ("none", "relu"):
         raise T2XError(f"unknown activation {activation!r}; allowed: none, relu")
@@ -84,7 +82,8 @@ def load(
                 f"the head {str(source)!r} takes embeddings of width {layers[0][0].shape[-1]}, "
                 f"the encoder gives {embedding.shape[-1]}; load the head's own encoder"
             )
-        return aesthetic_score(embedding, layers, relu=activation == "relu")
+        here = [(w.to(embedding.device), b.to(embedding.device)) for w, b in layers]
+        return aesthetic_score(embedding, here, relu=activation == "relu")
 
     return EncoderReward(
         name=name,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.answers import grouped_mean
 from t2x.scoring.key_points import GROUPS, KEY_POINTS, OVERALL, Finder, VlmFinder
@@ -144,8 +145,8 @@ def load(
     find: Finder | None = None,
     max_prompt_tokens: int = 256,
     batch_size: int = 32,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> AlignEvaluator:
     """Load the evaluator; ``source`` as in :func:`t2x.scoring.vlm.load_vlm`.
 

@@ -12,7 +12,7 @@ square. Equal to the authors' code on the same weights (``tests/parity``). Not r
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.errors import T2XError
 from t2x.functional.matching import match_logit
 from t2x.functional.scores import cosine
@@ -48,8 +49,8 @@ def load(
     scale: str = "logit",
     tokenizer: str | Path | None = None,
     name: str = "blip-itm",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward from a hub id or folder of ``BlipForImageTextRetrieval``, the authors' own
     file (``.pth``), or a loaded ``(model, processor)``; ``scale`` is a key of ``SCALES``.
@@ -65,10 +66,10 @@ def load(
         blip = features["blip"]
         if scale == "itc":
             return cosine(blip["image_embed"], blip["text_embed"])
-        logit = match_logit(encoder.heads["itm"](blip["fused"]))
+        logit = match_logit(blip["itm"])
         return logit.sigmoid() if scale == "itm" else logit
 
-    read = {"image_embed", "text_embed"} if scale == "itc" else {"fused"}
+    read = {"image_embed", "text_embed"} if scale == "itc" else {"itm"}
     return EncoderReward(
         name=name,
         encoders={"blip": encoder},
@@ -82,29 +83,36 @@ def load(
 def _encoder(
     source: str | Path | tuple[Any, Any],
     tokenizer: str | Path | None,
-    device: str,
-    dtype: torch.dtype,
+    device: Device | None,
+    dtype: torch.dtype | None,
 ) -> BlipEncoder:
-    label = f"object {id(source[0])}" if isinstance(source, tuple) else str(source)
-    key = f"blip-itm {label} {tokenizer or ''} {device} {dtype}"
-    if (found := _loaded.get(key)) is not None:
-        return found
     if isinstance(source, tuple):
-        encoder = _from_model(*source, key=key, device=device, dtype=dtype)
-    elif Path(source).suffix in SUFFIXES:
-        encoder = _from_file(
-            Path(source), tokenizer or _TOKENIZER, key=key, device=device, dtype=dtype
-        )
-    else:
-        encoder = _from_model(*_from_pretrained(str(source)), key=key, device=device, dtype=dtype)
+        # Of the part that the encoder holds, whose id no other object can get meanwhile.
+        key = f"blip-itm object {id(source[0].vision_model)}"
+        move_loaded(source[0], device, dtype)
+        return _remembered(key, lambda: _from_model(*source, key=key))
+    place = resolve_device(device)
+    if Path(source).suffix in SUFFIXES:
+        words, number = tokenizer or _TOKENIZER, dtype or torch.float32
+        key = f"blip-itm {source} {words} {place} {number}"
+        return _remembered(key, lambda: _from_file(Path(source), words, key, place, number))
+    saved = loading_dtype(dtype, place)
+    key = f"blip-itm {source} {place} {saved}"
+
+    def load() -> BlipEncoder:
+        model, processor = _from_pretrained(str(source), saved)
+        return _from_model(model.requires_grad_(False).to(place), processor, key=key)
+
+    return _remembered(key, load)
+
+
+def _remembered(key: str, load: Callable[[], BlipEncoder]) -> BlipEncoder:
+    encoder = _loaded.get(key) or load()
     _loaded[key] = encoder
     return encoder
 
 
-def _from_model(
-    model: Any, processor: Any, *, key: str, device: str, dtype: torch.dtype
-) -> BlipEncoder:
-    model = model.to(device, dtype)
+def _from_model(model: Any, processor: Any, *, key: str) -> BlipEncoder:
     return BlipEncoder(
         model.vision_model,
         model.text_encoder,
@@ -118,7 +126,7 @@ def _from_model(
 
 
 def _from_file(
-    path: Path, tokenizer: str | Path, *, key: str, device: str, dtype: torch.dtype
+    path: Path, tokenizer: str | Path, key: str, device: torch.device, dtype: torch.dtype
 ) -> BlipEncoder:
     state = read_state(path)
     vision, text = blip_towers(state, source=path)
@@ -133,11 +141,13 @@ def _from_file(
     )
 
 
-def _from_pretrained(source: str) -> tuple[Any, Any]:
+def _from_pretrained(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     from transformers import BlipForImageTextRetrieval, BlipProcessor
 
     try:
-        model, info = BlipForImageTextRetrieval.from_pretrained(source, output_loading_info=True)
+        model, info = BlipForImageTextRetrieval.from_pretrained(
+            source, dtype=dtype, output_loading_info=True
+        )
         processor = BlipProcessor.from_pretrained(source)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)

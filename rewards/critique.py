@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
-from t2x.scoring.pairs import check_pairs, finite, measurable, wants_gradient
+from t2x.scoring.pairs import check_pairs, device_of, finite, measurable, wants_gradient
 from t2x.scoring.vlm import Vlm, load_vlm
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class CritiqueReward:
                 f"{self.name} reads its score from a text and gives no gradient; score under "
                 "torch.no_grad(), or guide by another reward, vqa for instance"
             )
-        return torch.tensor([_mean(row) for row in self.details(prompts, media)])
+        means = [_mean(row) for row in self.details(prompts, media)]
+        return torch.tensor(means, device=device_of(media))
 
     def details(self, prompts: Sequence[str], media: Media) -> list[list[Critique]]:
         """The critiques of each pair, one per dimension; none for pairs that can't be scored."""
@@ -205,8 +207,8 @@ def load(
     max_new_tokens: int = 160,
     max_prompt_tokens: int = 256,
     batch_size: int = 8,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> CritiqueReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.vlm.load_vlm`.
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.errors import T2XError
 from t2x.functional.scores import cosine
+from t2x.scoring.frozen import frozen
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.source import SourceEncoder
@@ -36,22 +38,30 @@ def load(
     source: str | Path | tuple[Any, Any] = "facebook/dinov2-base",
     *,
     name: str = "dino",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward from a hub id, a folder or a loaded ``(model, image processor)``.
 
     Scores are in [-1, 1]; NaN without a source in the context. Sizes of picture and source may
-    differ. Raises ``T2XError`` for a source that can't be loaded.
+    differ. A loaded network stays where and as it is unless ``device`` or ``dtype`` say otherwise.
+    Raises ``T2XError`` for a source that can't be loaded.
     """
-    loaded = source if isinstance(source, tuple) else _from_pretrained(str(source))
-    model = loaded[0].to(device, dtype).eval().requires_grad_(False)
-    preprocess = replace(Preprocess.from_transformers(loaded[1].to_dict()), rounded=True)
-    label = f"object {id(model)}" if isinstance(source, tuple) else str(source)
+    if isinstance(source, tuple):
+        model, processor = move_loaded(source[0], device, dtype), source[1]
+        label = f"object {id(model)}"
+    else:
+        place = resolve_device(device)
+        number = loading_dtype(dtype, place)
+        model, processor = _from_pretrained(str(source), number)
+        model = model.requires_grad_(False).to(place)
+        label = f"{source} {place} {number}"
+    preprocess = replace(Preprocess.from_transformers(processor.to_dict()), rounded=True)
 
     def embed(media: Media) -> Tensor:
-        pixels = preprocess(media, dtype=dtype).to(device)
-        first: Tensor = model(pixel_values=pixels).last_hidden_state[:, 0]
+        pixels = preprocess(media, dtype=model.dtype).to(model.device)
+        with frozen(model):
+            first: Tensor = model(pixel_values=pixels).last_hidden_state[:, 0]
         return first
 
     def compare(media: Media, others: Media) -> Tensor:
@@ -62,7 +72,7 @@ def load(
 
     return EncoderReward(
         name=name,
-        encoders={"source": SourceEncoder(compare, key=f"dino {label} {device} {dtype}")},
+        encoders={"source": SourceEncoder(compare, key=f"dino {label}")},
         head=head,
         scale="cos",
         range=(-1.0, 1.0),
@@ -70,11 +80,12 @@ def load(
     )
 
 
-def _from_pretrained(source: str) -> tuple[Any, Any]:
+def _from_pretrained(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     from transformers import AutoImageProcessor, AutoModel
 
     try:
-        return AutoModel.from_pretrained(source), AutoImageProcessor.from_pretrained(source)
+        model = AutoModel.from_pretrained(source, dtype=dtype)
+        return model, AutoImageProcessor.from_pretrained(source)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise T2XError(

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, move_loaded, resolve_device
 from t2x.errors import T2XError
 from t2x.functional.preferences import uncertain_reward
+from t2x.scoring.frozen import frozen
 from t2x.scoring.resize import resize
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.vlm import Vlm
@@ -86,7 +88,8 @@ class RewardTokenEncoder:
         inputs = self.vlm.inputs(texts, pictures)
         ids = inputs["input_ids"]
         places = torch.arange(ids.shape[1], device=ids.device).expand(ids.shape)
-        output = self.vlm.model.model(**inputs, position_ids=places, use_cache=False)
+        with frozen(self.vlm.model):
+            output = self.vlm.model.model(**inputs, position_ids=places, use_cache=False)
         state: Tensor = output.last_hidden_state[ids == self.token]
         return state.float()
 
@@ -99,31 +102,36 @@ def load(
     name: str = "hpsv3",
     max_prompt_tokens: int = 1024,
     batch_size: int = 4,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.bfloat16,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward.
 
     ``source``: a file, a folder or a hub id that holds ``HPSv3.safetensors``, or a loaded
     ``(model, processor, layers)`` with the head's affine layers. ``base``: where the configuration
-    and the processor of the backbone are. ``dtype`` is that of the backbone; the head is in
-    float32. Raises ``T2XError`` for weights that do not fit, and where there is no instruction.
+    and the processor of the backbone are. ``dtype`` is that of the backbone, by default float32 on
+    a CPU and bfloat16 elsewhere; the head is in float32. A loaded model stays as it is. Raises
+    ``T2XError`` for weights that do not fit, and where there is no instruction.
     """
     from transformers import AddedToken
 
     if isinstance(source, tuple):
         model, processor, layers = source
+        model = move_loaded(model, device, dtype)
         key = f"object {id(model)}"
     else:
-        model, processor, layers = _load(source, str(base), dtype)
-        key = f"{source} {base} {device} {dtype}"
-    layers = [(w.to(device, torch.float32), b.to(device, torch.float32)) for w, b in layers]
+        place = resolve_device(device)
+        number = dtype or (torch.float32 if place.type == "cpu" else torch.bfloat16)
+        model, processor, layers = _load(source, str(base), number)
+        model = model.requires_grad_(False).to(place)
+        key = f"{source} {base} {place} {number}"
     token = AddedToken(REWARD_TOKEN, special=True)
     processor.tokenizer.add_tokens([token], special_tokens=True)
-    vlm = Vlm(model.to(device, dtype), processor, key=key)
+    vlm = Vlm(model, processor, key=key)
 
     def head(features: Mapping[str, Features]) -> Tensor:
-        return uncertain_reward(features["vlm"]["state"], layers)[:, 0]
+        state = features["vlm"]["state"]
+        return uncertain_reward(state, [(w.to(state), b.to(state)) for w, b in layers])[:, 0]
 
     return EncoderReward(
         name=name,

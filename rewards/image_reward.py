@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, move_loaded, resolve_device
 from t2x.functional.matching import image_reward
 from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers
@@ -42,36 +43,40 @@ def load(
     *,
     tokenizer: str | Path | None = None,
     name: str = "imagereward",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
     batch_size: int = 16,
 ) -> EncoderReward:
     """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, that file, or loaded
     ``(BlipVisionModel, BlipTextModel, tokenizer, affine layers of the head)``.
 
     ``tokenizer``: a folder or hub id of BERT's; by default the source's own folder if it has a
-    ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. The head computes
-    in float32 whatever ``dtype`` is. Raises ``T2XError`` for a source that can't be loaded or lacks
-    a tensor.
+    ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. Without ``device``
+    and ``dtype`` a file's goes to the best device in float32, in which the head always computes,
+    and what is loaded stays where and as it is. Raises ``T2XError`` for a source that can't be
+    loaded or lacks a tensor.
     """
     if isinstance(source, tuple):
-        vision, text, words, found = source
-        label = f"object {id(vision)} {id(text)}"
+        vision, text, words, layers = source
+        vision, text = (move_loaded(tower, device, dtype) for tower in (vision, text))
+        label = f"object {id(vision)} {id(text)} {device} {dtype}"
     else:
-        vision, text, words, found = _from_file(_find(source), tokenizer)
-        label = f"{source} {tokenizer}"
-    layers = [(w.to(device), b.to(device)) for w, b in found]
+        vision, text, words, layers = _from_file(_find(source), tokenizer)
+        place, number = resolve_device(device), dtype or torch.float32
+        vision, text = (tower.to(place, number) for tower in (vision, text))
+        label = f"{source} {tokenizer} {place} {number}"
     encoder = BlipEncoder(
-        vision.to(device, dtype),
-        text.to(device, dtype),
+        vision,
+        text,
         words,
-        key=f"imagereward {label} {device} {dtype}",
+        key=f"imagereward {label}",
         preprocess=Preprocess.of_clip(vision.config.image_size, rounded=True),
         batch_size=batch_size,
     )
 
     def head(features: Mapping[str, Features]) -> Tensor:
-        return image_reward(features["blip"]["fused"], layers)
+        fused = features["blip"]["fused"]
+        return image_reward(fused, [(w.to(fused.device), b.to(fused.device)) for w, b in layers])
 
     return EncoderReward(
         name=name,

@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.preferences import pair_features
 from t2x.scoring.clip_encoder import load_clip
@@ -84,7 +85,7 @@ def fit(
     clip = load_clip(encoder)
     with torch.no_grad():
         text = clip.encode_text(prompts)
-        a, b = (pair_features(clip.encode_image(m), text) for m in (first, second))
+        a, b = (pair_features(clip.encode_image(m), text).cpu() for m in (first, second))
     is_second = torch.tensor(wanted)[told].bool().unsqueeze(1)
     weight = fit_linear(
         torch.where(is_second, b[told], a[told]),
@@ -98,8 +99,8 @@ def load(
     source: str | Path | ChoiceModel | None = None,
     *,
     name: str = "rl-vlm-f",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward of a fitted model: a :class:`ChoiceModel` or the folder that it was saved to.
 
@@ -108,10 +109,10 @@ def load(
     """
     model = source if isinstance(source, ChoiceModel) else _read(source)
     clip = load_clip(model.encoder, device=device, dtype=dtype)
-    weight = model.weight.to(device)
 
     def head(features: Mapping[str, Features]) -> Tensor:
-        return pair_features(features["clip"]["image"], features["clip"]["text"]) @ weight
+        seen = pair_features(features["clip"]["image"], features["clip"]["text"])
+        return seen @ model.weight.to(seen)
 
     return EncoderReward(
         name=name,

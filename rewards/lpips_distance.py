@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, resolve_device
 from t2x.errors import T2XError
 from t2x.functional.perceptual import lpips_distance
 from t2x.scoring.reward import EncoderReward, Features
@@ -48,8 +49,8 @@ def load(
     weights: str | Path | None = None,
     trunk: str | Path | None = None,
     name: str = "lpips",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``net`` is a key of ``NETS``, ``weights`` and ``trunk`` are local files.
 
@@ -60,8 +61,9 @@ def load(
     if net not in NETS:
         raise T2XError(f"unknown net {net!r}; allowed: {', '.join(NETS)}")
     path = Path(weights) if weights else _packaged(net)
-    layers = [w.to(device, dtype) for w in _weights(path, net)]
-    features = _trunk(net, trunk).to(device, dtype)
+    place, number = resolve_device(device), dtype or torch.float32
+    layers = [w.to(place, number) for w in _weights(path, net)]
+    features = _trunk(net, trunk).to(place, number)
     smallest = NETS[net][3]
 
     def compare(media: Media, source: Media) -> Tensor:
@@ -74,9 +76,9 @@ def load(
                 f"{tuple(source.shape)}; resize one by t2x.scoring.resize.resize"
             )
         if min(media.shape[-2:]) < smallest:
-            return torch.full((len(media),), math.nan, device=device)
+            return torch.full((len(media),), math.nan, device=place)
         first, second = (
-            _features(features, NETS[net][2], m.to(device, dtype)) for m in (media, source)
+            _features(features, NETS[net][2], m.to(place, number)) for m in (media, source)
         )
         return lpips_distance(first, second, layers)
 
@@ -86,7 +88,7 @@ def load(
     return EncoderReward(
         name=name,
         encoders={
-            "source": SourceEncoder(compare, key=f"lpips {net} {path} {trunk} {device} {dtype}")
+            "source": SourceEncoder(compare, key=f"lpips {net} {path} {trunk} {place} {number}")
         },
         head=head,
         scale=f"minus LPIPS ({net}, v0.1)",

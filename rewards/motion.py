@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.motion import aligned_difference
 from t2x.functional.sharpness import luma
@@ -54,12 +55,15 @@ class _MotionEncoder:
         return aligned_difference(grey[:-1], grey[1:], reach=reach).mean()
 
 
-def load(*, reach: float = 0.1) -> EncoderReward:
-    """Load the reward; it has no weights. ``reach``: the largest shift between two frames that
-    counts as camera motion, as a share of the shorter side, 0 to 0.5.
+def load(
+    *, reach: float = 0.1, device: Device | None = None, dtype: torch.dtype | None = None
+) -> EncoderReward:
+    """Load the reward. ``reach``: the largest shift between two frames that counts as camera
+    motion, as a share of the shorter side, 0 to 0.5.
 
-    NaN for a single frame. Differentiable while the shift does not change. Raises ``T2XError`` for
-    a reach outside.
+    It has no weights, so ``device`` and ``dtype`` say nothing: it computes where and as the media
+    are. NaN for a single frame. Differentiable while the shift does not change. Raises
+    ``T2XError`` for a reach outside.
     """
     if not 0 <= reach <= 0.5:
         raise T2XError(f"reach must be from 0 to 0.5 of the shorter side, got {reach}")

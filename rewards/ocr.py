@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.text import contained_ratio
 from t2x.media import to_pil
 from t2x.prompts.protect import protect
-from t2x.scoring.pairs import check_pairs, wants_gradient
+from t2x.scoring.pairs import check_pairs, device_of, wants_gradient
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,7 +89,7 @@ class OcrReward:
             self._one(texts, item.reshape(1, *item.shape[-3:]))
             for texts, item in zip(targets, media, strict=True)
         ]
-        return torch.tensor(values, dtype=torch.float32)
+        return torch.tensor(values, dtype=torch.float32, device=device_of(media))
 
     def _one(self, targets: Sequence[str], picture: Tensor) -> float:
         if not targets or not bool(torch.isfinite(picture).all()):
@@ -102,10 +103,16 @@ class OcrReward:
         return sum(contained_ratio(target, text) for target in targets) / len(targets)
 
 
-def load(*, engine: Callable[[Image], Sequence[str]] | None = None) -> OcrReward:
-    """Load the reward over ``engine``, or over RapidOCR.
+def load(
+    *,
+    engine: Callable[[Image], Sequence[str]] | None = None,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
+) -> OcrReward:
+    """Load the reward over ``engine``, or over RapidOCR, which computes on the CPU.
 
-    Raises ``MissingDependencyError`` if RapidOCR is asked for and not installed.
+    Engines bring their own weights, so ``device`` and ``dtype`` say nothing. Raises
+    ``MissingDependencyError`` if RapidOCR is asked for and not installed.
     """
     return OcrReward(_rapidocr() if engine is None else engine)
 

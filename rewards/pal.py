@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.preferences import ideal_point, ideal_point_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
@@ -123,16 +124,15 @@ def _check(count: int, chosen: Media, rejected: Media) -> None:
 
 @torch.no_grad()
 def _items(clip: ClipEncoder, media: Media) -> Tensor:
-    return F.normalize(clip.encode_image(media).float(), dim=-1)
+    return F.normalize(clip.encode_image(media).float(), dim=-1).cpu()  # where fitting is done
 
 
 class UserEncoder:
     """Feature: ``ideal`` (N, d), the ideal point of each sample's user (``Context.user``)."""
 
-    def __init__(self, model: PalModel, *, device: str = "cpu") -> None:
+    def __init__(self, model: PalModel) -> None:
         self.model = model
-        self.key = f"ideal points {id(model)} {device}"
-        self.device = device
+        self.key = f"ideal points {id(model)}"
 
     def encode(
         self,
@@ -157,15 +157,15 @@ class UserEncoder:
                 f"{', '.join(map(repr, known))}; fit others with add_user"
             )
         weights = torch.stack([known[u] for u in users])
-        return {"ideal": ideal_point(self.model.prototypes, weights).to(self.device)}
+        return {"ideal": ideal_point(self.model.prototypes, weights)}
 
 
 def load(
     source: str | Path | PalModel | None = None,
     *,
     name: str = "pal",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward of a fitted model: a :class:`PalModel` or the folder that it was saved to.
 
@@ -173,15 +173,16 @@ def load(
     """
     model = source if isinstance(source, PalModel) else _read(source)
     clip = load_clip(model.encoder, device=device, dtype=dtype)
-    project = model.project.to(device)
 
     def head(features: Mapping[str, Features]) -> Tensor:
-        items = F.normalize(features["clip"]["image"].float(), dim=-1) @ project
-        return ideal_point_reward(items, features["user"]["ideal"])
+        image = features["clip"]["image"]
+        image = F.normalize(image.to(torch.promote_types(image.dtype, torch.float32)), dim=-1)
+        ideal = features["user"]["ideal"].to(image)
+        return ideal_point_reward(image @ model.project.to(image), ideal)
 
     return EncoderReward(
         name=name,
-        encoders={"clip": clip, "user": UserEncoder(model, device=device)},
+        encoders={"clip": clip, "user": UserEncoder(model)},
         head=head,
         scale="minus the distance from the user's ideal point",
         range=(float("-inf"), 0.0),

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import cosine
 from t2x.scoring.clip_encoder import load_clip
@@ -40,8 +41,8 @@ def load(
     processor: str | Path = PROCESSOR,
     scale: str = "logit",
     name: str = "pickscore",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source``: hub id, folder or ``(model, processor)`` of a ``CLIPModel``,
     ``processor``: hub id or folder of what prepares its input, ``scale``: a key of ``SCALES``.

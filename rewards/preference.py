@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import cosine
 from t2x.scoring.clip_encoder import load_clip
@@ -66,8 +67,8 @@ def load(
     scale: str = "cos",
     preprocess: Preprocess | None = None,
     name: str = "hps",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key
     of ``SCALES``.
@@ -100,8 +101,8 @@ def load_published(
     architecture: str = "ViT-H-14",
     scale: str = "cos",
     preprocess: Preprocess = HPS_PREPROCESS,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load one of the published files into the architecture of open_clip's list that it fills;
     ``version``: a key of ``HPS_FILES``, also the name unless there is another; ``source``: path of

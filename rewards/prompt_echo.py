@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.answers import prompt_echo
 from t2x.scoring.reward import EncoderReward, Features
@@ -46,8 +47,8 @@ def load(
     end_token: bool = False,
     max_prompt_tokens: int = 256,
     batch_size: int = 8,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.vlm.load_vlm`.
 

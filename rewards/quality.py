@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.functional.sharpness import blur_effect, luma, noise_level
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.types import Context, Media
@@ -52,8 +53,10 @@ class _SharpnessEncoder:
         }
 
 
-def load() -> EncoderReward:
-    """Load the reward; it has no weights."""
+def load(*, device: Device | None = None, dtype: torch.dtype | None = None) -> EncoderReward:
+    """Load the reward; it has no weights, so ``device`` and ``dtype`` say nothing: it computes
+    where and as the media are.
+    """
 
     def head(features: Mapping[str, Features]) -> Tensor:
         measured = features["pixels"]

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import cosine, match_probability, scaled_cosine
 from t2x.scoring.clip_encoder import load_clip
@@ -42,8 +43,8 @@ def load(
     *,
     scale: str = "probability",
     name: str = "siglip",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`, ``scale`` a key
     of ``SCALES``.

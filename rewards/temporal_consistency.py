@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.functional.motion import neighbour_cosine
 from t2x.scoring.clip_encoder import load_clip
 from t2x.scoring.frames import FrameEncoder, per_video
@@ -31,8 +32,8 @@ def load(
     source: str | Path | tuple[Any, Any] = "emoji-clip",
     *,
     max_frames: int | None = None,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`.
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import goal_baseline_score
 from t2x.scoring.clip_encoder import load_clip
@@ -40,8 +41,8 @@ def load(
     baseline: str | Sequence[str] = "a picture",
     alpha: float = 0.5,
     name: str = "vlm-rm",
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.clip_encoder.load_clip`.
 

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.answers import answer_likelihood, answer_probability
 from t2x.scoring.reward import EncoderReward, Features
@@ -37,8 +38,8 @@ SCALES = ("first-token", "clip-flant5")
 def load(
     source: str | Path | tuple[Any, Any] = "emoji-vlm",
     *,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
     question: str = QUESTION,
     scale: str = "first-token",
     yes: Sequence[str] = ("Yes",),

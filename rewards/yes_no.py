@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.vlm import load_vlm
@@ -43,8 +44,8 @@ def load(
     scale: str = "probability",
     max_prompt_tokens: int = 256,
     batch_size: int = 32,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load the reward; ``source`` as in :func:`t2x.scoring.vlm.load_vlm`, ``questions`` may hold
     ``{prompt}``, ``scale`` a key of ``SCALES``.

@@ -143,6 +143,8 @@ class RewardModel(Protocol):
     ) -> Tensor:
         """Score N pairs: (N,), float32. What cannot be measured is NaN.
 
-        Gradients flow to ``media`` if it asks for them.
+        Gradients flow to ``media`` if it asks for them, and to no parameter; asking them of a
+        reward that is not ``differentiable`` is an error. Media go to the reward's device by
+        themselves, scores come back on that of the media.
         """
         ...

@@ -110,6 +110,24 @@ def test_the_installed_wheel_works_from_another_folder(installed, tmp_path):
     assert sheet.stat().st_size > 1000
 
 
+def test_rewards_of_the_installed_wheel_find_their_weights_and_vocabularies(installed, tmp_path):
+    """The same scores as here: no file that a tokenizer or a network needs was left out."""
+    import torch
+
+    names = ("aesthetic", "clip", "hps", "vqa")
+    code = (
+        "import torch, t2x; media = torch.linspace(0, 1, 12288).view(1, 3, 64, 64);"
+        f"print([float(t2x.load_reward(n, device='cpu').score(['a cat'], media)) for n in {names}],"
+        "t2x.__file__)"
+    )
+    out = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+    scores, _, file = out.strip().rpartition(" ")
+    assert Path(file).parent == installed / "t2x"
+    media = torch.linspace(0, 1, 12288).view(1, 3, 64, 64)
+    own = [float(t2x.load_reward(n, device="cpu").score(["a cat"], media)) for n in names]
+    assert ast.literal_eval(scores) == pytest.approx(own, abs=1e-5)
+
+
 @pytest.mark.parametrize("leaf", [*LEAVES, "configs"])
 def test_a_leaf_can_not_be_imported_by_its_folder_s_name(leaf):
     done = subprocess.run(

@@ -137,5 +137,5 @@ def test_fake_reward_is_a_reward():
     assert torch.allclose(media.grad[0, 1], torch.full((4, 4), 1 / 16))
     assert media.grad[0, 0].abs().sum() == 0
     assert fake.score(["a"], [torch.ones(1, 3, 2, 5)]).tolist() == [1.0]
-    with pytest.raises(ValueError, match="1 prompts but 2 media"):
+    with pytest.raises(ValueError, match="1 prompts and 2 media"):
         fake.score(["fine"], media)

@@ -122,7 +122,7 @@ def main(
     set_threads(threads)
     budget = Budget.given(steps, minutes, Budget(steps=DEFAULT_STEPS))
     encoder = encoder or require_model("emoji-clip")
-    clip = load_clip(encoder)
+    clip = load_clip(encoder, device="cpu")
     pipeline = load_drawer(drawer)
     autoencoder = pipeline.vae if pipeline is not None else None
     data, ratings = embed(clip, (seed << 24) + HELD_OUT, pictures, vae=autoencoder)

@@ -110,7 +110,7 @@ def main(
     config = json.loads((start / "open_clip_config.json").read_text())
     tokenizer, pipeline = AutoTokenizer.from_pretrained(start), load_drawer(drawer)
     model, averaged = build_clip(config), build_clip(config)
-    model.load_state_dict(load_clip(start).model.state_dict())
+    model.load_state_dict(load_clip(start, device="cpu").model.state_dict())
     ema = Ema(model, 0.998)
     optimizer = build_optimizer(model.parameters(), PEAK_LR)
 

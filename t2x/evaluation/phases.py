@@ -85,7 +85,7 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
 
     A warning and no error: weights may be loaded smaller than they are stored, and systems swap.
     """
-    from t2x.generators.loading import resolve_device
+    from t2x.devices import resolve_device
     from t2x.generators.residency import Preflight, available_bytes
 
     stages = {

@@ -120,7 +120,8 @@ def aesthetic_score(
     embedding and layers.
     """
     wide = torch.promote_types(embedding.dtype, layers[0][0].dtype)
-    return affine_chain(F.normalize(embedding.to(wide), dim=-1), layers, relu=relu)
+    wide_layers = [(weight.to(wide), bias.to(wide)) for weight, bias in layers]
+    return affine_chain(F.normalize(embedding.to(wide), dim=-1), wide_layers, relu=relu)
 
 
 def affine_chain(

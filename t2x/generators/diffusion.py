@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2x.devices import resolve_device
 from t2x.errors import T2XError
 from t2x.generators.calls import (
     call_arguments,
@@ -35,7 +36,6 @@ from t2x.generators.loading import (
     place,
     place_loaded,
     quiet,
-    resolve_device,
     resolve_dtype,
 )
 from t2x.generators.memory import is_out_of_memory, release_memory

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from t2x.devices import resolve_device
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.generators.folders import base_of, load_parts
 from t2x.generators.memory import is_out_of_memory
@@ -58,22 +59,8 @@ __all__ = [
     "place",
     "place_loaded",
     "quiet",
-    "resolve_device",
     "resolve_dtype",
 ]
-
-
-def resolve_device(device: str | torch.device | None) -> torch.device:
-    """Give the device asked for, or the best one here: CUDA, then Apple's MPS, then the CPU."""
-    import torch
-
-    if device is not None:
-        return torch.device(device)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
 
 
 def resolve_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:

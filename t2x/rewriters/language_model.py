@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.prompts.checks import says_the_same
 from t2x.rewriters.domain import domain_named
@@ -122,7 +123,7 @@ class LanguageModelRewriter:
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
-            device: "cpu", "cuda", ...; None is a GPU if there is one. A loaded model stays as and
+            device: "cpu", "cuda", ...; None is the best one here. A loaded model stays as and
                 where it is: this and the options of loading that follow are not for it.
             dtype: torch dtype or its name; None is float32 on a CPU and the checkpoint's own
                 elsewhere.
@@ -153,9 +154,9 @@ class LanguageModelRewriter:
             raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
         if template is None and folder.is_dir():
             template = read_template(folder)
-        device = device or _best_device()
+        target = resolve_device(device)
         model, tokenizer = _load(
-            str(source), device, dtype or ("float32" if device == "cpu" else "auto"),
+            str(source), target, loading_dtype(dtype, target),
             revision=revision, gguf_file=gguf_file, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         options.setdefault("model_id", folder.resolve().name if folder.is_dir() else str(source))
@@ -355,13 +356,9 @@ def _refuse_load_options(**given: Any) -> None:
         )
 
 
-def _best_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _load(source: str, device: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
+def _load(
+    source: str, device: torch.device, dtype: torch.dtype | str, **options: Any
+) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging as transformers_logging
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
+from t2x.scoring.frozen import frozen
 from t2x.scoring.resize import Preprocess
 
 if TYPE_CHECKING:
@@ -29,15 +30,18 @@ MAX_TOKENS = 35
 
 
 class BlipEncoder:
-    """Frozen ``BlipVisionModel`` and ``BlipTextModel`` with the tokenizer of BERT.
+    """``BlipVisionModel`` and ``BlipTextModel``, which stay as they are, with BERT's tokenizer.
 
     Features: ``fused`` (N, D), the state at [CLS] of a text that attends to its picture;
     ``image_embed`` and ``text_embed`` (N, E), projections of either tower alone, not normalised.
-    The latter two need ``heads`` of these names; further heads are kept for whoever scores.
+    The latter two need ``heads`` of these names; further ones are features of their own name, of
+    ``fused``.
 
     BLIP's pretraining put the token [ENC] at position 0 of a text read beside a picture; both
     published inference codes leave [CLS] there, and so does this.
     """
+
+    _EMBEDS = ("image_embed", "text_embed")
 
     def __init__(
         self,
@@ -51,9 +55,9 @@ class BlipEncoder:
         max_tokens: int = MAX_TOKENS,
         batch_size: int = 16,
     ) -> None:
-        self.vision = vision.eval().requires_grad_(False)
-        self.text = text.eval().requires_grad_(False)
-        self.heads = {n: h.eval().requires_grad_(False) for n, h in (heads or {}).items()}
+        self.vision = vision
+        self.text = text
+        self.heads = dict(heads or {})
         self.tokenizer = tokenizer
         self.key = key
         self.preprocess = preprocess
@@ -76,13 +80,14 @@ class BlipEncoder:
     ) -> dict[str, Tensor]:
         """Encode N pairs; truncation of prompts is logged as a warning."""
         self._report(prompts)
-        wanted = [p for p in ("fused", "image_embed", "text_embed") if p in parts]
+        wanted = [p for p in ("fused", *self._EMBEDS, *self._readings) if p in parts]
         rows: dict[str, list[Tensor]] = {name: [] for name in wanted}
         for start in range(0, len(prompts), self.batch_size):
             stop = start + self.batch_size
-            found = self._encode_batch(prompts[start:stop], media[start:stop], wanted)
-            for name, value in found.items():
-                rows[name].append(value)
+            with frozen(self.vision, self.text, *self.heads.values()):
+                found = self._encode_batch(prompts[start:stop], media[start:stop], wanted)
+            for name in wanted:
+                rows[name].append(found[name])
         return {name: torch.cat(values) for name, values in rows.items()}
 
     def tokenize(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -109,16 +114,24 @@ class BlipEncoder:
         found: dict[str, Tensor] = {}
         ids, mask = (x.to(weight.device) for x in self.tokenize(prompts))
         states = None
-        if "fused" in parts or "image_embed" in parts:
+        readings = [name for name in self._readings if name in parts]
+        fuses = "fused" in parts or bool(readings)
+        if fuses or "image_embed" in parts:
             pixels = self.preprocess(media, dtype=weight.dtype).to(weight.device)
             states = self.vision(pixel_values=pixels).last_hidden_state  # (N, patches + 1, D)
-        if "fused" in parts:
+        if fuses:
             found["fused"] = self._read(ids, mask, states)
+            found |= {name: self.heads[name](found["fused"]) for name in readings}
         if "image_embed" in parts and states is not None:
             found["image_embed"] = self.heads["image_embed"](states[:, 0])
         if "text_embed" in parts:
             found["text_embed"] = self.heads["text_embed"](self._read(ids, mask, None))
         return found
+
+    @property
+    def _readings(self) -> list[str]:
+        """Heads that read ``fused``."""
+        return [name for name in self.heads if name not in self._EMBEDS]
 
     def _read(self, ids: Tensor, mask: Tensor, states: Tensor | None) -> Tensor:
         """State at position 0 of the text, which attends to ``states`` if they are given."""

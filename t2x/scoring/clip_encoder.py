@@ -22,7 +22,9 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.scoring.clip_sources import find_clip, load_open_clip
+from t2x.scoring.frozen import frozen
 from t2x.scoring.resize import CLIP_MEAN, CLIP_STD, Preprocess
 from t2x.scoring.text_cache import CachedText, TextCache, weights_state
 from t2x.scoring.transformers_clip import TransformersClip, TransformersTokens, from_pretrained
@@ -43,9 +45,10 @@ def text_part(prefix: str = "") -> str:
 
 
 class ClipEncoder:
-    """Frozen CLIP. Features: ``image`` and ``text`` (N, D), not normalised, ``text:PREFIX`` of the
-    prompts behind a prefix (:func:`text_part`); ``logit_scale`` (N,), its logarithm; of SigLIP also
-    ``logit_bias`` (N,). Rewards with several prefixes share one image pass.
+    """A CLIP, which stays as it is. Features: ``image`` and ``text`` (N, D), not normalised,
+    ``text:PREFIX`` of the prompts behind a prefix (:func:`text_part`); ``logit_scale`` (N,), its
+    logarithm; of SigLIP also ``logit_bias`` (N,). Rewards with several prefixes share one image
+    pass.
 
     ``tokenize`` turns a list of texts into (N, T) ids; ``count_tokens`` tells how many ids a text
     really needs, start and end included, so that truncation can be reported (None: unknown);
@@ -67,7 +70,7 @@ class ClipEncoder:
         cache_size: int = 4096,
     ) -> None:
         self.key = key
-        self.model = model.eval().requires_grad_(False)
+        self.model = model
         self.preprocess = preprocess or Preprocess.from_open_clip(model.visual.preprocess_cfg)
         self.batch_size = batch_size
         self.cache = TextCache(cache_size)
@@ -122,7 +125,7 @@ class ClipEncoder:
                 features[part] = self.encode_text([prefix + p for p in prompts])
         for name in ("logit_scale", "logit_bias"):
             if (value := getattr(self.model, name, None)) is not None:
-                features[name] = value.float().reshape(1).expand(len(prompts))
+                features[name] = value.detach().float().reshape(1).expand(len(prompts))
         return features
 
     def encode_image(self, media: Media) -> Tensor:
@@ -132,7 +135,8 @@ class ClipEncoder:
         for start in range(0, len(media), self.batch_size):
             part = media[start : start + self.batch_size]
             pixels = self.preprocess(part, dtype=weight.dtype).to(weight.device)
-            rows.append(self.model.encode_image(pixels))
+            with frozen(self.model):
+                rows.append(self.model.encode_image(pixels))
         return torch.cat(rows)
 
     def encode_text(self, prompts: Sequence[str]) -> Tensor:
@@ -160,7 +164,7 @@ class ClipEncoder:
 
     def _embed(self, texts: list[str]) -> list[CachedText]:
         # Outside inference mode, whose tensors a later graph could not hold.
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), frozen(self.model):
             rows = self.model.encode_text(self.tokenize(texts).to(self._weight.device))
             # Copies, so that one remembered text does not hold its batch.
             rows = [row.clone() for row in rows]
@@ -190,28 +194,36 @@ def load_clip(
     source: str | Path | tuple[Any, Any],
     *,
     processor: str | Path | None = None,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> ClipEncoder:
     """Load an encoder; the same source and device give the same object for as long as somebody
     holds it.
 
     ``processor``: folder or hub id of the transformers processor, if it does not lie with the
-    weights. Raises ``T2XError`` for a source that can't be loaded.
+    weights. A loaded object stays where and as it is unless ``device`` or ``dtype`` say otherwise;
+    others go to the best device, in float32 on a CPU and elsewhere as their library loads them:
+    transformers as they were saved, open_clip in float32. Raises ``T2XError`` for a source that
+    can't be loaded.
     """
     if isinstance(source, tuple):
         model, second = source
         wrap = _wrap_transformers if hasattr(model, "get_image_features") else _wrap_open_clip
-        return wrap(model.to(device, dtype), second, key=f"object {id(model)}")
+        return wrap(move_loaded(model, device, dtype), second, key=f"object {id(model)}")
     name = f"transformers:{source}" if processor is not None else find_clip(str(source))
-    key = (name, f"{device} {dtype} {processor or ''}".rstrip())
+    place = resolve_device(device)
+    by_transformers = name.startswith("transformers:")
+    number = loading_dtype(dtype, place) if by_transformers else dtype or torch.float32
+    key = (name, f"{place} {number} {processor or ''}".rstrip())
     if (found := _loaded.get(key)) is not None:
         return found
-    if name.startswith("transformers:"):
-        model, second = from_pretrained(name.partition(":")[2], processor, dtype)
-        encoder = _wrap_transformers(model.to(device), second, key=" ".join(key))
+    if by_transformers:
+        model, second = from_pretrained(name.partition(":")[2], processor, number)
+        model = model.requires_grad_(False).to(place)
+        encoder = _wrap_transformers(model, second, key=" ".join(key))
     else:
-        encoder = _wrap_open_clip(*load_open_clip(name, device, dtype), key=" ".join(key))
+        loaded = load_open_clip(name, place, dtype or torch.float32)
+        encoder = _wrap_open_clip(*loaded, key=" ".join(key))
     _loaded[key] = encoder
     return encoder
 

@@ -12,6 +12,8 @@ from t2x.world.weights import EMBEDDED, require_model
 if TYPE_CHECKING:
     import torch
 
+    from t2x.devices import Device
+
 __all__ = ["find_clip", "load_open_clip"]
 
 
@@ -52,8 +54,8 @@ def _tuned_with_quick_gelu(architecture: str, tag: str) -> bool:
     return bool(get_pretrained_cfg(architecture, tag).get("quick_gelu"))
 
 
-def load_open_clip(name: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Load (model, tokenizer) of a name that :func:`find_clip` gave.
+def load_open_clip(name: str, device: Device, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Load (model, tokenizer) of a name that :func:`find_clip` gave, frozen.
 
     Raises ``T2XError`` if it can't be loaded.
     """
@@ -72,4 +74,4 @@ def load_open_clip(name: str, device: str, dtype: torch.dtype) -> tuple[Any, Any
     except (OSError, RuntimeError, ValueError) as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise T2XError(f"can't load the CLIP {name!r}: {reason}") from error
-    return model.to(device, dtype), tokenizer
+    return model.eval().requires_grad_(False).to(device, dtype), tokenizer

@@ -115,16 +115,28 @@ class RewardEnsemble:
         whole batch. Raises ``T2XError`` for a gradient of a rule that has none, and for
         ``standardised`` before anything was observed.
         """
-        if wants_gradient(media) and not self.combiner.differentiable:
-            raise T2XError(
-                f"{self.name}: {self.combiner.about}, which has no gradient; "
-                "detach the media, or combine by sum"
-            )
+        check_pairs(prompts, media, modality=self.modality, name=self.name)
+        if wants_gradient(media):
+            self._check_gradient()
         parts = self.components(prompts, media, context=context)
         device = next(iter(parts.values())).device
         scores = torch.stack([column.to(device) for column in parts.values()], -1)
         groups = prompt_groups(prompts) if self.combiner.grouped else None
         return self.combine(scores, groups=groups)
+
+    def _check_gradient(self) -> None:
+        if not self.combiner.differentiable:
+            raise T2XError(
+                f"{self.name}: {self.combiner.about}, which has no gradient; "
+                "detach the media, or combine by sum"
+            )
+        if without := [
+            r.name for r in self.rewards if self.weights[r.name] and not r.differentiable
+        ]:
+            raise T2XError(
+                f"{self.name}: {', '.join(without)} give no gradient; detach the media, or leave "
+                "them out"
+            )
 
     def combine(self, scores: Tensor, *, groups: Tensor | None = None) -> Tensor:
         """Make (N,) of (N, K) scores, columns in the order of ``rewards``; ``groups`` (N,) are

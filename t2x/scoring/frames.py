@@ -17,7 +17,7 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 from t2x.media import spaced
-from t2x.scoring.pairs import check_pairs
+from t2x.scoring.pairs import check_pairs, device_of
 from t2x.scoring.reward import Encoder, EncoderReward, Features
 from t2x.types import Context
 
@@ -110,9 +110,9 @@ class FrameAverage:
     def score(
         self, prompts: Sequence[str], media: Media, *, context: Context | None = None
     ) -> Tensor:
-        """Score N videos: (N,) float32."""
+        """Score N videos: (N,) float32, where the media are."""
         if check_pairs(prompts, media, modality="video", name=self.name) == 0:
-            return torch.zeros(0)
+            return torch.zeros(0, device=device_of(media))
         pictures, counts = _pictures(media, self.max_frames)
         texts = [p for p, count in zip(prompts, counts, strict=True) for _ in range(count)]
         values = self.reward.score(texts, pictures, context=_repeated(context, counts))
@@ -146,7 +146,9 @@ def _repeated(context: Context | None, counts: Sequence[int]) -> Context | None:
     for field in fields(context):
         value = getattr(context, field.name)
         if isinstance(value, Tensor):
-            changes[field.name] = value.repeat_interleave(torch.tensor(counts), 0)
+            changes[field.name] = value.repeat_interleave(
+                torch.tensor(counts, device=value.device), 0
+            )
         elif value is not None and not isinstance(value, float | int):
             changes[field.name] = [
                 entry for entry, count in zip(value, counts, strict=True) for _ in range(count)

@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from t2x.types import Media, Modality
 
-__all__ = ["check_pairs", "finite", "measurable", "wants_gradient"]
+__all__ = ["check_pairs", "device_of", "finite", "measurable", "wants_gradient"]
 
 _OVERSHOOT = 0.5  # a guided picture may leave [0, 1] for a moment; another range goes further
 _DIMENSIONS = {"image": 4, "video": 5}
@@ -70,6 +70,12 @@ def _check_item(item: object, modality: Modality, name: str) -> None:
                 f"{name}: pixels lie between {float(low):.3g} and {float(high):.3g}, allowed is "
                 "[0, 1]; divide 0..255 by 255, and move -1..1 there by (x + 1) / 2"
             )
+
+
+def device_of(media: Media) -> torch.device:
+    """Where media are, and so where their scores go; the CPU for an empty list."""
+    items = media if isinstance(media, list) else [media]
+    return items[0].device if items else torch.device("cpu")
 
 
 def measurable(prompts: Sequence[str], media: Media, *, needs_text: bool = True) -> Tensor:

@@ -61,12 +61,12 @@ def _rounded(levels: Tensor, smooth: Tensor, filter: str) -> Tensor:
     if levels.shape[-2] != smooth.shape[-2]:
         return _rounded(levels.mT, smooth.mT, filter).mT
     *rows, column = torch.nonzero(doubtful, as_tuple=True)
-    indices, weights = (
-        x.to(levels.device) for x in _taps(levels.shape[-1], smooth.shape[-1], filter)
-    )
-    values = levels[(*(r[:, None] for r in rows), indices[column])].double()  # (doubtful, taps)
-    exact = (values * weights[column]).sum(1)
-    rounded[doubtful] = (exact + 0.5).floor().to(rounded.dtype)
+    indices, weights = _taps(levels.shape[-1], smooth.shape[-1], filter)
+    place = "cpu" if levels.device.type == "mps" else levels.device  # there is no float64 there
+    near = indices.to(levels.device)[column]  # (doubtful, taps)
+    values = levels[(*(r[:, None] for r in rows), near)].to(place).double()
+    exact = (values * weights.to(place)[column.to(place)]).sum(1)
+    rounded[doubtful] = (exact + 0.5).floor().to(rounded)
     return rounded
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from t2x.errors import T2XError
 from t2x.registry import load_reward
-from t2x.scoring.pairs import check_pairs
+from t2x.scoring.pairs import check_pairs, device_of
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media, Modality, RewardModel
@@ -91,17 +91,18 @@ class RegionReward:
     def score(
         self, prompts: Sequence[str], media: Media, *, context: Context | None = None
     ) -> Tensor:
-        """Score N pairs: (N,) float32. Gradients reach the pixels of the regions.
+        """Score N pairs: (N,) float32, where the media are. Gradients reach the pixels of the
+        regions.
 
         Raises ``ValueError`` if boxes or mask are not those of N pictures.
         """
         n = check_pairs(prompts, media, name=self.name)
         if n == 0:
-            return torch.zeros(0)
+            return torch.zeros(0, device=device_of(media))
         regions, bad = self._regions(n, media, context)
         if context is None or not regions:
             log.warning("%s: none of %d samples has a region", self.name, n)
-            return torch.full((n,), math.nan)
+            return torch.full((n,), math.nan, device=device_of(media))
         parts = [self._part(media[r.index], r, context) for r in regions]
         values = self.reward.score(
             [prompts[r.index] for r in regions], parts, context=self._context(context, regions)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from t2x.scoring.pairs import check_pairs, finite, measurable, wants_gradient
+from t2x.errors import T2XError
+from t2x.scoring.pairs import check_pairs, device_of, finite, measurable, wants_gradient
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media, Modality
@@ -71,10 +72,17 @@ class EncoderReward:
     def score(
         self, prompts: Sequence[str], media: Media, *, context: Context | None = None
     ) -> Tensor:
-        """Score N pairs: (N,) float32. Gradients reach ``media`` if it requires them, else no graph
-        is kept.
+        """Score N pairs: (N,) float32, where the media are. Gradients reach ``media`` if it
+        requires them, else no graph is kept.
+
+        Raises ``T2XError``, before anything runs, if a gradient is asked of a reward without one.
         """
         check_pairs(prompts, media, modality=self.modality, name=self.name)
+        if wants_gradient(media) and not self.differentiable:
+            raise T2XError(
+                f"{self.name} gives no gradient; detach the media or score under torch.no_grad(); "
+                "of a vision-language model, load the processor with backend='torchvision'"
+            )
         with torch.set_grad_enabled(wants_gradient(media)):
             features = encode_all([self], prompts, media, context=context)
             return self.score_features(prompts, media, features)
@@ -84,8 +92,9 @@ class EncoderReward:
     ) -> Tensor:
         """Score from features by encoder key, as :func:`encode_all` gives them: (N,) float32."""
         if len(prompts) == 0:
-            return torch.zeros(0)
-        values = self.head({role: features[e.key] for role, e in self.encoders.items()}).float()
+            return torch.zeros(0, device=device_of(media))
+        values = self.head({role: features[e.key] for role, e in self.encoders.items()})
+        values = values.to(device_of(media), torch.float32)
         if values.shape != (len(prompts),):
             raise ValueError(
                 f"{self.name}: the head gave shape {tuple(values.shape)} for {len(prompts)} pairs"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from t2x.scoring.pairs import finite, measurable
+from t2x.scoring.pairs import device_of, finite, measurable
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
@@ -46,7 +46,7 @@ class SourceEncoder:
         source = None if context is None else context.source
         if source is None:
             log.warning("%s: no source pictures, %d samples can't be scored", self.key, len(media))
-            return {"value": torch.full((len(media),), math.nan)}
+            return {"value": torch.full((len(media),), math.nan, device=device_of(media))}
         if len(source) != len(media):
             raise ValueError(
                 f"got {len(media)} media and {len(source)} source pictures in the context; N "

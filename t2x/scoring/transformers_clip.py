@@ -89,7 +89,7 @@ class TransformersTokens:
 
 
 def from_pretrained(
-    source: str, processor: str | Path | None, dtype: torch.dtype
+    source: str, processor: str | Path | None, dtype: torch.dtype | str
 ) -> tuple[Any, Any]:
     """Load (model, processor) from a folder or hub id; ``processor``: another one for the latter.
 

@@ -1,4 +1,4 @@
-"""A frozen vision-language model: the logits with which it begins its answer to a question, the
+"""A vision-language model, only read: the logits with which it begins its answer to a question, the
 log-probability of a given answer, and what it writes.
 
 Any ``AutoModelForImageTextToText``: chat models (LLaVA, Qwen2-VL, Qwen2.5-VL, Qwen3-VL, ...), whose
@@ -19,8 +19,10 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.errors import T2XError
 from t2x.functional.answers import token_log_probabilities
+from t2x.scoring.frozen import frozen
 from t2x.scoring.pairs import wants_gradient
 from t2x.world.weights import EMBEDDED, require_model
 
@@ -37,11 +39,13 @@ Shown: TypeAlias = "Tensor | Sequence[Tensor]"
 
 
 class Vlm:
-    """A frozen model with its processor; rewards that ask it different questions share one."""
+    """A model, which stays as it is, with its processor; rewards that ask it different questions
+    share one.
+    """
 
     def __init__(self, model: Any, processor: Any, *, key: str) -> None:
         self.key = key
-        self.model = model.eval().requires_grad_(False)
+        self.model = model
         self.processor = processor
         self.tokenizer = processor.tokenizer
         parts = (model.config, getattr(model.config, "text_config", None))
@@ -172,7 +176,8 @@ class Vlm:
         inputs = self.inputs(texts, pictures)
         if self.is_encoder_decoder:
             any_token = torch.zeros(len(texts), 1, dtype=torch.long, device=self.model.device)
-            first: Tensor = self.model(**inputs, labels=any_token).logits[:, 0]
+            with frozen(self.model):
+                first: Tensor = self.model(**inputs, labels=any_token).logits[:, 0]
             return first
         last = inputs["attention_mask"].sum(1, keepdim=True) - 1 - self._closes  # (N, 1)
         return self._logits_at(inputs, last)[:, 0]
@@ -219,7 +224,8 @@ class Vlm:
         rows = [torch.tensor(self._ids(a) + stop) for a in answers]
         labels = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_NO_LABEL)
         labels = labels.to(self.model.device)
-        logits = self.model(**self.inputs(texts, pictures), labels=labels).logits
+        with frozen(self.model):
+            logits = self.model(**self.inputs(texts, pictures), labels=labels).logits
         return token_log_probabilities(logits, labels), labels >= 0
 
     @torch.no_grad()
@@ -230,17 +236,18 @@ class Vlm:
         Of ``pictures``, an item may be several, one for each place in its text.
         """
         inputs = self.inputs(texts, pictures, padding_side="left")
-        output = self.model.generate(
-            **inputs,
-            do_sample=False,
-            num_beams=1,
-            repetition_penalty=1.0,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            max_new_tokens=max_new_tokens,
-            pad_token_id=self.tokenizer.pad_token_id,
-        )
+        with frozen(self.model):
+            output = self.model.generate(
+                **inputs,
+                do_sample=False,
+                num_beams=1,
+                repetition_penalty=1.0,
+                temperature=None,
+                top_p=None,
+                top_k=None,
+                max_new_tokens=max_new_tokens,
+                pad_token_id=self.tokenizer.pad_token_id,
+            )
         if not self.is_encoder_decoder:
             output = output[:, inputs["input_ids"].shape[1] :]
         return [t.strip() for t in self.tokenizer.batch_decode(output, skip_special_tokens=True)]
@@ -286,7 +293,8 @@ class Vlm:
     def _logits_at(self, inputs: Any, places: Tensor) -> Tensor:
         """Logits at some places (N, T) of each row, the others not computed: (N, T, V)."""
         kept, where = torch.unique(places, return_inverse=True)
-        logits = self.model(**inputs, logits_to_keep=kept, use_cache=False).logits
+        with frozen(self.model):
+            logits = self.model(**inputs, logits_to_keep=kept, use_cache=False).logits
         if logits.shape[1] != len(kept):  # a model that does not know the argument
             logits = logits[:, kept]
         rows = torch.arange(len(places), device=where.device).unsqueeze(1)
@@ -301,27 +309,36 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def load_vlm(
-    source: str | Path | tuple[Any, Any], *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    source: str | Path | tuple[Any, Any],
+    *,
+    device: Device | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Vlm:
     """Load an embedded name, a local folder, a hub id ``owner/model`` or a ``(model, processor)``.
 
-    The same source and device give the same object for as long as somebody holds it. Raises
-    ``T2XError`` for a source that can't be loaded.
+    The same source and device give the same object for as long as somebody holds it. A loaded
+    object stays where and as it is unless ``device`` or ``dtype`` say otherwise; others go to the
+    best device, in float32 on a CPU, the embedded one everywhere, and as they were saved elsewhere.
+    Raises ``T2XError`` for a source that can't be loaded.
     """
     if isinstance(source, tuple):
         model, processor = source
-        return Vlm(model.to(device, dtype), processor, key=f"objects {id(model)} {id(processor)}")
-    name = str(source)
-    key = (name, f"{device} {dtype}")
-    if (found := _loaded.get(key)) is not None:
+        key = f"objects {id(model)} {id(processor)}"
+        return Vlm(move_loaded(model, device, dtype), processor, key=key)
+    name, place = str(source), resolve_device(device)
+    number = torch.float32 if dtype is None and name in EMBEDDED else loading_dtype(dtype, place)
+    label = (name, f"{place} {number}")
+    if (found := _loaded.get(label)) is not None:
         return found
     folder = str(require_model(name)) if name in EMBEDDED else name
-    vlm = Vlm(*_from_pretrained(folder, device, dtype), key=f"{name} {device} {dtype}")
-    _loaded[key] = vlm
+    vlm = Vlm(*_from_pretrained(folder, place, number), key=" ".join(label))
+    _loaded[label] = vlm
     return vlm
 
 
-def _from_pretrained(folder: str, device: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def _from_pretrained(
+    folder: str, device: torch.device, dtype: torch.dtype | str
+) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     try:
@@ -333,4 +350,4 @@ def _from_pretrained(folder: str, device: str, dtype: torch.dtype) -> tuple[Any,
             f"can't load the vision-language model {folder!r}: {reason}; give an embedded name, a "
             "folder that holds a checkpoint, or a hub id owner/model while the hub can be reached"
         ) from error
-    return model.to(device), processor
+    return model.requires_grad_(False).to(device), processor

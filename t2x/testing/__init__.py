@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from t2x.testing.contract import check_gradient, check_reward, check_truncation
 from t2x.testing.fakes import FakeGenerator, FakeReward, FakeRewriter
 from t2x.testing.models import (
     WORDS,
@@ -26,6 +27,9 @@ __all__ = [
     "FakeGenerator",
     "FakeReward",
     "FakeRewriter",
+    "check_gradient",
+    "check_reward",
+    "check_truncation",
     "fixed_weights",
     "tiny_bert_tokenizer",
     "tiny_blip",

@@ -93,11 +93,14 @@ class FakeReward:
         """Give (N,) float32 with gradients to ``media``."""
         import torch
 
-        if len(prompts) != len(media):
-            raise ValueError(f"{len(prompts)} prompts but {len(media)} media; give one per sample")
-        rows = [item[..., self.channel, :, :].float().mean() for item in media]
-        failed = torch.tensor([self.fails_on is not None and self.fails_on in p for p in prompts])
-        return torch.stack(rows).masked_fill(failed.to(rows[0].device), math.nan)
+        from t2x.scoring.pairs import check_pairs, device_of, wants_gradient
+
+        check_pairs(prompts, media, modality=self.modality, name=self.name)
+        failed = [self.fails_on is not None and self.fails_on in p for p in prompts]
+        with torch.set_grad_enabled(wants_gradient(media)):
+            rows = [item[..., self.channel, :, :].float().mean() for item in media]
+            scores = torch.stack(rows) if rows else torch.zeros(0, device=device_of(media))
+            return scores.masked_fill(torch.tensor(failed, device=scores.device).bool(), math.nan)
 
 
 def _number(text: str, seed: int) -> int:

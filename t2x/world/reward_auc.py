@@ -71,7 +71,7 @@ def near_miss_metrics(clip: str, *, n: int = 600, seed: int = 3) -> dict[str, fl
     from t2x.functional.scores import cosine
     from t2x.scoring.clip_encoder import load_clip
 
-    encoder = load_clip(clip)
+    encoder = load_clip(clip, device="cpu")
     metrics: dict[str, float] = {}
     for split, prompts in (
         ("validation", validation_prompts(n, seed)),

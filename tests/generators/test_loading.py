@@ -9,8 +9,9 @@ import torch
 from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
+from t2x.devices import resolve_device
 from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit
-from t2x.generators.loading import quiet, resolve_device, resolve_dtype
+from t2x.generators.loading import quiet, resolve_dtype
 
 
 def test_quiet_gives_verbosity_and_bars_back():

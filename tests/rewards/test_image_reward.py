@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -48,44 +46,18 @@ def test_a_folder_and_its_file_are_the_same(
     assert torch.equal(by_file.score(PROMPTS, pictures), reward.score(PROMPTS, pictures))
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_n_pairs_give_n_scores(reward: EncoderReward, pictures: torch.Tensor, n: int) -> None:
-    scores = reward.score(PROMPTS[:n], pictures[:n])
-    assert scores.shape == (n,)
-    assert scores.dtype == torch.float32
-    assert not scores.requires_grad
-
-
-def test_no_cross_product(reward: EncoderReward, pictures: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="2 prompts and 5 media"):
-        reward.score(PROMPTS[:2], pictures)
-
-
-def test_batch_equals_singles_in_any_order(
+def test_small_inner_batches_change_nothing(
     folder: Path, reward: EncoderReward, pictures: torch.Tensor
 ) -> None:
-    together = reward.score(PROMPTS, pictures)
-    apart = [reward.score([p], pictures[i : i + 1]) for i, p in enumerate(PROMPTS)]
-    assert torch.allclose(together, torch.cat(apart), atol=1e-5)
-    order = torch.tensor([3, 0, 4, 2, 1])
-    turned = reward.score([PROMPTS[i] for i in order], pictures[order])
-    assert torch.allclose(turned, together[order], atol=1e-5)
     small = load_reward("imagereward", source=folder, batch_size=2)
-    assert torch.allclose(small.score(PROMPTS, pictures), together, atol=1e-5)
-    assert together.unique().numel() == 5
+    expected = reward.score(PROMPTS, pictures)
+    assert torch.allclose(small.score(PROMPTS, pictures), expected, atol=1e-5)
 
 
 def test_text_and_picture_both_count(reward: EncoderReward, pictures: torch.Tensor) -> None:
     one = pictures[:1].expand(2, -1, -1, -1)
     assert reward.score(["a cat", "two dogs"], one).diff().abs() > 1e-3
     assert reward.score(["a cat"] * 2, pictures[:2]).diff().abs() > 1e-3
-
-
-def test_what_can_not_be_measured_is_nan(reward: EncoderReward, pictures: torch.Tensor) -> None:
-    broken = pictures.clone()
-    broken[1, 0, 0, 0] = math.nan
-    scores = reward.score([*PROMPTS[:4], " \n"], broken)
-    assert scores.isnan().tolist() == [False, True, False, False, True]
 
 
 def test_sides_of_a_wide_picture_are_cropped(reward: EncoderReward) -> None:
@@ -123,34 +95,6 @@ def test_special_tokens_in_a_prompt_are_text(reward: EncoderReward) -> None:
     unknown = encoder.tokenizer.unk_token_id
     assert not torch.isin(inside, special[special != unknown]).any()
     assert len(inside) > 12
-
-
-def test_gradient_reaches_the_pixels(reward: EncoderReward, pictures: torch.Tensor) -> None:
-    media = pictures.clone().requires_grad_()
-    scores = reward.score(PROMPTS, media)
-    (gradient,) = torch.autograd.grad(scores.sum(), media)
-    assert torch.isfinite(gradient).all()
-    assert (gradient.flatten(1).norm(dim=1) > 0).all()
-    assert torch.allclose(scores.detach(), reward.score(PROMPTS, pictures), atol=1e-5)
-
-
-def test_finite_differences_in_float64(folder: Path, pictures: torch.Tensor) -> None:
-    """Without the rounding to 8 bits, which the gradient passes over."""
-    reward = load_reward("imagereward", source=folder, dtype=torch.float64)
-    encoder = reward.encoders["blip"]
-    encoder.preprocess = replace(encoder.preprocess, rounded=False)
-    media = pictures[:1].double().requires_grad_()
-
-    def value(x: torch.Tensor) -> torch.Tensor:
-        return reward.head({"blip": encoder.encode(PROMPTS[:1], x)}).sum()
-
-    (gradient,) = torch.autograd.grad(value(media), media)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        way = torch.randn(media.shape, generator=generator, dtype=torch.float64)
-        with torch.no_grad():
-            slope = (value(media + 1e-6 * way) - value(media - 1e-6 * way)) / 2e-6
-        assert slope.item() == pytest.approx((gradient * way).sum().item(), rel=1e-4, abs=1e-8)
 
 
 def test_half_precision_gives_float32(folder: Path, pictures: torch.Tensor) -> None:

@@ -50,20 +50,6 @@ def test_weights_and_processor_from_two_folders(
     assert torch.allclose(reward.score(PROMPTS, pictures), expected, atol=1e-5)
 
 
-def test_contract(clip: tuple[Any, Any], pictures: torch.Tensor) -> None:
-    reward = load_reward("pickscore", source=clip)
-    together = reward.score(PROMPTS, pictures)
-    assert together.shape == (3,) and together.dtype == torch.float32
-    for i, prompt in enumerate(PROMPTS):
-        alone = reward.score([prompt], pictures[i : i + 1])
-        assert alone.shape == (1,) and torch.allclose(alone[0], together[i], atol=1e-5)
-    media = pictures.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(reward.score(PROMPTS, media).sum(), media)
-    assert (gradient.flatten(1).norm(dim=1) > 0).all() and gradient.isfinite().all()
-    with pytest.raises(ValueError, match="3 prompts and 2 media"):
-        reward.score(PROMPTS, pictures[:2])
-
-
 def test_unknown_scale_lists_the_known_ones(clip: tuple[Any, Any]) -> None:
     with pytest.raises(T2XError, match="logit, cos"):
         load_reward("pickscore", source=clip, scale="x100")

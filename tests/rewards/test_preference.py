@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from t2x.errors import T2XError
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import import_attr, load_reward
 from t2x.scoring.resize import Preprocess
-from t2x.testing import fixed_weights
+
+from .hps_checkpoint import narrow_hps
 
 HPS_PREPROCESS = import_attr("t2x.rewards.preference:HPS_PREPROCESS")
 
@@ -67,29 +67,7 @@ def test_a_published_file_fills_the_architecture(
     name: str, pictures: torch.Tensor, tmp_path: Path
 ) -> None:
     """Loaded strictly, with the preprocessing of HPSv2, through open_clip's own list."""
-    config = {
-        "embed_dim": 16,
-        "vision_cfg": {
-            "image_size": 224,
-            "layers": 1,
-            "width": 32,
-            "patch_size": 56,
-            "head_width": 16,
-        },
-        "text_cfg": {
-            "context_length": 77,
-            "vocab_size": 49408,
-            "width": 16,
-            "heads": 1,
-            "layers": 1,
-        },
-    }
-    (tmp_path / "ViT-H-14-narrow.json").write_text(json.dumps(config))
-    open_clip.add_model_config(tmp_path / "ViT-H-14-narrow.json")
-    with fixed_weights(3):
-        model = open_clip.create_model("ViT-H-14-narrow")
-    torch.save({"epoch": 1, "state_dict": model.state_dict()}, tmp_path / "file.pt")
-    options = {"source": tmp_path / "file.pt", "architecture": "ViT-H-14-narrow"}
+    options, model = narrow_hps(tmp_path)
     reward = load_reward(name, **options)
     assert reward.name == name
     padded = torch.zeros(2, 3, 80, 80)
@@ -98,7 +76,7 @@ def test_a_published_file_fills_the_architecture(
     assert torch.allclose(reward.score(["a cat"] * 2, pictures), whole, atol=1e-3)
     with torch.no_grad():
         small = HPS_PREPROCESS(pictures)
-        image = torch.nn.functional.normalize(model.eval().encode_image(small), dim=-1)
+        image = torch.nn.functional.normalize(model.encode_image(small), dim=-1)
         ids = open_clip.get_tokenizer("ViT-H-14")(["a cat"])
         text = torch.nn.functional.normalize(model.encode_text(ids), dim=-1)
     scores = reward.score(["a cat"] * 2, pictures)

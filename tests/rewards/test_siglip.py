@@ -41,19 +41,6 @@ def test_logit_and_probability_equal_the_model_s_own(
     assert torch.allclose(score["cos"], cos, atol=1e-6)
 
 
-def test_contract(siglip: tuple[Any, Any], pictures: torch.Tensor) -> None:
-    reward = load_reward("siglip", source=siglip)
-    together = reward.score(PROMPTS, pictures)
-    assert together.shape == (3,) and together.dtype == torch.float32
-    for i, prompt in enumerate(PROMPTS):
-        alone = reward.score([prompt], pictures[i : i + 1])
-        assert alone.shape == (1,) and torch.allclose(alone[0], together[i], atol=1e-6)
-    assert reward.score(["", "a cat"], pictures[:2]).isnan().tolist() == [True, False]
-    media = pictures.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(reward.score(PROMPTS, media).sum(), media)
-    assert (gradient.flatten(1).norm(dim=1) > 0).all() and gradient.isfinite().all()
-
-
 def test_what_is_no_siglip_is_refused() -> None:
     with pytest.raises(T2XError, match="no logit bias"):
         load_reward("siglip", source=tiny_open_clip())

@@ -86,35 +86,3 @@ def test_single_frames_and_bad_pixels_are_nan(reward: RewardModel) -> None:
     assert reward.score(["x", "x"], media).isnan().tolist() == [False, True]
     mixed = reward.score(["x", "x"], [smooth(1)[None], smooth(3)[None]])
     assert mixed.isnan().tolist() == [True, False]
-
-
-def test_a_batch_is_its_singles_and_shuffling_permutes(reward: RewardModel) -> None:
-    media = smooth(12).view(4, 3, 3, 64, 64)
-    whole = reward.score(["x"] * 4, media)
-    assert whole.shape == (4,) and whole.dtype == torch.float32
-    singles = torch.cat([reward.score(["x"], video[None]) for video in media])
-    assert torch.allclose(whole, singles, atol=1e-5)
-    order = [2, 0, 3, 1]
-    assert torch.allclose(reward.score(["x"] * 4, media[order]), whole[order], atol=1e-5)
-    low, high = reward.range
-    assert low <= whole.min() and whole.max() <= high
-
-
-def test_mismatch_and_pictures_are_errors(reward: RewardModel) -> None:
-    with pytest.raises(ValueError, match="1 prompts and 2 media"):
-        reward.score(["x"], smooth(4).view(2, 2, 3, 64, 64))
-    with pytest.raises(ValueError, match="scores videos"):
-        reward.score(["x"], smooth(1))
-
-
-def test_gradient_against_finite_differences(reward: RewardModel) -> None:
-    media = smooth(3).view(1, 3, 3, 64, 64).requires_grad_()
-    score = reward.score(["x"], media)
-    (gradient,) = torch.autograd.grad(score.sum(), media)
-    assert torch.isfinite(gradient).all() and gradient.abs().max() > 0
-    assert not reward.score(["x"], media.detach()).requires_grad
-    direction = gradient / gradient.norm()
-    step = 0.02 if reward.name == "temporal-consistency" else 0.002
-    ends = [reward.score(["x"], (media + s * direction).detach()).item() for s in (step, -step)]
-    slope = (ends[0] - ends[1]) / (2 * step)
-    assert slope == pytest.approx(gradient.norm().item(), rel=0.05)

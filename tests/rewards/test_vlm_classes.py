@@ -13,8 +13,10 @@ from t2x.media import to_pil
 from t2x.registry import load_reward
 from t2x.scoring.vlm import Vlm, load_vlm
 from t2x.scoring.vlm_encoder import AnswerEncoder
+from t2x.testing import check_gradient
 
-from .tiny_vlms import PROMPTS, QWEN, blip2_t5, pictures, qwen, tokenizer
+from .cases import exact
+from .tiny_vlms import PROMPTS, QWEN, blip2_t5, fresh, pictures, qwen, tokenizer
 
 CLASSES = {
     "qwen2_vl": "Qwen2VLForConditionalGeneration",
@@ -83,19 +85,12 @@ def test_equals_the_stock_model_asked_by_hand_with_pil(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_gradient_is_that_of_the_score(kind: str) -> None:
-    """Along the gradient, against a central difference in float64 that only the score rounds."""
-    model, processor = source(kind)
-    wide = (copy.deepcopy(model), processor)
-    reward = load_reward("vqa", source=wide, dtype=torch.float64)
+    """The image processors compute in float32, the rest in float64."""
+    reward = exact(load_reward("vqa", source=fresh(kind), dtype=torch.float64))
     assert reward.differentiable
     media = pictures(1, 56, 84, seed=5).double()
-    leaf = media.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(reward.score(PROMPTS[:1], leaf).sum(), leaf)
-    assert float(gradient.abs().max()) > 0
-    way = gradient / gradient.norm()
-    ahead, behind = (reward.score(PROMPTS[:1], media + s * 2e-4 * way) for s in (1, -1))
-    slope = float(ahead - behind) / 4e-4
-    assert slope == pytest.approx(float(gradient.norm()), rel=0.002)
+    step = 1e-4 if kind == "blip2_t5" else 1e-3  # measured 1.5e-3 and less than 1e-3
+    check_gradient(lambda x: reward.score(PROMPTS[:1], x), media, step=step, tolerance=5e-3)
 
 
 def test_every_prompt_is_scored_on_its_own_picture() -> None:

@@ -63,35 +63,6 @@ def test_a_prompt_that_is_the_baseline_is_missing_and_logged(
     assert gradient[1:].isfinite().all() and (gradient[1:].flatten(1).norm(dim=1) > 0).all()
 
 
-def test_batch_equals_singles_and_keeps_its_order(
-    clip: tuple[Any, Any], pictures: torch.Tensor
-) -> None:
-    reward = load_reward("vlm-rm", source=clip)
-    together = reward.score(PROMPTS, pictures)
-    assert together.unique().numel() == 3
-    turned = reward.score(PROMPTS[::-1], pictures.flip(0))
-    assert torch.allclose(turned.flip(0), together, atol=1e-6)
-    alone = [reward.score([p], pictures[i : i + 1]) for i, p in enumerate(PROMPTS)]
-    assert torch.allclose(torch.cat(alone), together, atol=1e-6)
-
-
-def test_finite_differences(clip: tuple[Any, Any], pictures: torch.Tensor) -> None:
-    model, tokenize = tiny_open_clip()
-    reward = load_reward("vlm-rm", source=(model, tokenize), dtype=torch.float64)
-    encoder = reward.encoders["clip"]
-    text = encoder.encode_text(PROMPTS[:1])
-
-    def value(x: torch.Tensor) -> torch.Tensor:
-        return reward.head({"clip": {"image": encoder.encode_image(x), "text": text}}).sum()
-
-    media = pictures[:1].double().requires_grad_()
-    (gradient,) = torch.autograd.grad(value(media), media)
-    way = torch.randn(media.shape, generator=torch.Generator().manual_seed(1)).double()
-    with torch.no_grad():
-        slope = (value(media + 1e-5 * way) - value(media - 1e-5 * way)) / 2e-5
-    assert slope.item() == pytest.approx((gradient * way).sum().item(), rel=1e-5)
-
-
 def test_what_makes_no_sense_is_refused(clip: tuple[Any, Any]) -> None:
     with pytest.raises(T2XError, match="alpha must be in"):
         load_reward("vlm-rm", source=clip, alpha=1.5)

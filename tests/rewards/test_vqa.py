@@ -14,8 +14,7 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.media import to_pil
 from t2x.registry import load_reward
-from t2x.testing import fixed_weights
-from t2x.types import RewardModel
+from t2x.testing import check_reward, fixed_weights
 
 emoji_vlm = pytest.importorskip("t2x.train.emoji_vlm")
 PROMPTS = [
@@ -52,15 +51,8 @@ def _pictures(n: int, *size: int, seed: int = 0) -> Tensor:
 
 
 def test_is_a_reward(reward: Any) -> None:
-    assert isinstance(reward, RewardModel)
+    check_reward(reward, PROMPTS, _pictures(4), step=2e-4)
     assert (reward.name, reward.modality, reward.range) == ("vqa", "image", (0.0, 1.0))
-    assert reward.differentiable
-    scores = reward.score(PROMPTS, _pictures(4))
-    assert scores.dtype == torch.float32
-    assert scores.shape == (4,)
-    assert bool(((scores > 0) & (scores < 1)).all())
-    assert len(set(scores.tolist())) == 4
-    assert reward.score([], torch.zeros(0, 3, 64, 64)).shape == (0,)
 
 
 def test_equals_the_stock_model_asked_by_hand(tiny: tuple[Any, Any], reward: Any) -> None:
@@ -79,17 +71,6 @@ def test_equals_the_stock_model_asked_by_hand(tiny: tuple[Any, Any], reward: Any
         yes = processor.tokenizer("yes", add_special_tokens=False)["input_ids"]
         expected.append(float(logits.softmax(-1)[yes[0]]))
     assert reward.score(PROMPTS, media).tolist() == pytest.approx(expected, abs=TOLERANCE)
-
-
-def test_a_batch_equals_its_singles(reward: Any) -> None:
-    media = _pictures(4)
-    batch = reward.score(PROMPTS, media)
-    singles = [float(reward.score([p], media[i : i + 1])) for i, p in enumerate(PROMPTS)]
-    assert batch.tolist() == pytest.approx(singles, abs=TOLERANCE)
-    assert torch.equal(batch, reward.score(PROMPTS, media))  # deterministic
-    order = [2, 0, 3, 1]
-    shuffled = reward.score([PROMPTS[i] for i in order], media[order])
-    assert shuffled.tolist() == pytest.approx(batch[order].tolist(), abs=TOLERANCE)
 
 
 def test_every_prompt_is_scored_on_its_own_picture(tiny: tuple[Any, Any]) -> None:
@@ -120,41 +101,7 @@ def test_pictures_of_several_sizes(reward: Any) -> None:
     assert both.tolist() == pytest.approx(singles, abs=TOLERANCE)
 
 
-def test_gradient_is_that_of_the_score(reward: Any) -> None:
-    """Along a random direction, against a central difference; and no graph unless asked for."""
-    media = _pictures(2, seed=3).double().float()
-    direction = torch.randn(media.shape, generator=torch.Generator().manual_seed(4))
-    leaf = media.clone().requires_grad_()
-    scores = reward.score(PROMPTS[:2], leaf)
-    plain = reward.score(PROMPTS[:2], media)
-    assert not plain.requires_grad
-    assert torch.allclose(scores.detach(), plain, atol=1e-7)
-    scores.sum().backward()
-    assert leaf.grad is not None
-    slope = float((leaf.grad * direction).sum())
-    step = 1e-3
-    ahead = reward.score(PROMPTS[:2], media + step * direction).double().sum()
-    behind = reward.score(PROMPTS[:2], media - step * direction).double().sum()
-    assert slope == pytest.approx(float(ahead - behind) / (2 * step), rel=0.03, abs=1e-4)
-    assert leaf.grad.flatten(1).abs().sum(1).min() > 0
-    with torch.no_grad():
-        assert not reward.score(PROMPTS[:2], leaf).requires_grad
-
-
-def test_unmeasurable_pairs_are_nan_and_spoil_no_other(reward: Any) -> None:
-    media = _pictures(4)
-    clean = reward.score(PROMPTS, media)
-    media[2, 0, 5, 5] = math.nan
-    scores = reward.score([PROMPTS[0], " \n", PROMPTS[2], PROMPTS[3]], media)
-    assert scores.isnan().tolist() == [False, True, True, False]
-    assert scores[[0, 3]].tolist() == pytest.approx(clean[[0, 3]].tolist(), abs=TOLERANCE)
-
-
-def test_bad_calls(reward: Any, tiny: tuple[Any, Any], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="2 prompts and 1 media"):
-        reward.score(["a", "b"], _pictures(1))
-    with pytest.raises(TypeError, match="list of strings"):
-        reward.score("a", _pictures(1))
+def test_bad_calls(tiny: tuple[Any, Any], tmp_path: Path) -> None:
     with pytest.raises(T2XError, match=r"hold \{prompt\} once"):
         load_reward("vqa", source=tiny, question="Is it good?")
     with pytest.raises(T2XError, match="single token"):

@@ -5,6 +5,7 @@ Weights are large enough that scores differ clearly from picture to picture.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -159,6 +160,12 @@ def blip2_t5() -> tuple[Any, Any]:
         image_token_index=words.convert_tokens_to_ids("<image>"),
     )
     return _filled(config), processor
+
+
+def fresh(kind: str) -> tuple[Any, Any]:
+    """(model, processor) of ``kind``, in ``QWEN`` or blip2_t5, that nobody else holds."""
+    model, processor = blip2_t5() if kind == "blip2_t5" else qwen(kind)
+    return copy.deepcopy(model), processor
 
 
 def _filled(config: Any) -> Any:

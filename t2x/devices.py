@@ -1,0 +1,46 @@
+"""Which device and number format models get when nobody says: one rule for generators, rewriters
+and rewards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+Device: TypeAlias = "str | torch.device"
+
+__all__ = ["Device", "loading_dtype", "move_loaded", "resolve_device"]
+
+
+def resolve_device(device: Device | None) -> torch.device:
+    """Give the device asked for, or the best one here: CUDA, then Apple's MPS, then the CPU."""
+    import torch
+
+    if device is not None:
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def loading_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torch.dtype | str:
+    """Give what ``from_pretrained`` of transformers takes: the number format asked for, else
+    float32 on a CPU, where shorter ones are slow, and "auto", the checkpoint's own, elsewhere.
+    """
+    import torch
+
+    if dtype is not None:
+        return dtype
+    return torch.float32 if device.type == "cpu" else "auto"
+
+
+def move_loaded(model: Any, device: Device | None, dtype: torch.dtype | None) -> Any:
+    """Give a loaded model back as and where it is, but for what is asked for; that is done in
+    place."""
+    if device is not None:
+        model = model.to(device)
+    return model if dtype is None else model.to(dtype)
