@@ -205,7 +205,7 @@ def score_faults(
 
 
 def blind_to(kinds: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Faults that a reward does not see: its AUC in a row of ``score_faults`` is below ``BLIND``."""
+    """Faults that a reward does not see: their AUC in ``score_faults`` is below ``BLIND``."""
     return [kind for kind, entry in kinds.items() if not entry["auc"] >= BLIND]
 
 
