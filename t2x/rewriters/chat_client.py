@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -47,6 +49,14 @@ class RequestFailed(Exception):
 
 
 @dataclass
+class Session:
+    """Connections that requests share; whoever sets ``stop`` ends the waits of all."""
+
+    http: Any
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass
 class ChatClient:
     """Posts JSON to ``base_url``.
 
@@ -56,7 +66,7 @@ class ChatClient:
         timeout: seconds for one attempt, from connecting to the last byte.
         retries: attempts after the first.
         longest_wait: seconds; a server that asks for more is not waited for.
-        sleep: waits; tests give their own.
+        sleep: waits between attempts; None waits until ``Session.stop`` is set at most.
     """
 
     base_url: str = DEFAULT_URL
@@ -64,7 +74,7 @@ class ChatClient:
     timeout: float = 60.0
     retries: int = 4
     longest_wait: float = 60.0
-    sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    sleep: Callable[[float], None] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
@@ -87,7 +97,15 @@ class ChatClient:
                 "set it, or give another base_url"
             )
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open the connections of one run."""
+        http = _http()
+        limits = http.Limits(max_connections=None, max_keepalive_connections=20)
+        with http.Client(timeout=self.timeout, limits=limits) as client:
+            yield Session(client)
+
+    def post(self, session: Session, path: str, body: Mapping[str, Any]) -> Any:
         """Give the JSON of the answer.
 
         Raises ``EndpointError`` for what concerns every prompt, ``RequestFailed`` for the rest.
@@ -96,7 +114,7 @@ class ChatClient:
         for attempt in range(self.retries + 1):
             wait = min(_FIRST_WAIT * 2**attempt, _LONGEST_BACKOFF)
             try:
-                status, headers, text = self._once(path, body)
+                status, headers, text = self._once(session.http, path, body)
             except _transport_errors() as error:
                 reason = f"no answer: {type(error).__name__} {error}".rstrip()
             else:
@@ -113,7 +131,9 @@ class ChatClient:
                     wait = wait if asked is None else asked
             if attempt < self.retries:
                 logger.info("attempt %d failed: %s", attempt + 1, self._clean(reason))
-                self.sleep(wait)
+                (self.sleep or session.stop.wait)(wait)
+            if session.stop.is_set():
+                raise RequestFailed("stopped")
         raise RequestFailed(self._clean(f"{reason}, after {self.retries + 1} attempts"))
 
     def _judge(self, status: int, text: str) -> str:
@@ -128,21 +148,19 @@ class ChatClient:
             raise RequestFailed(reason)
         return reason
 
-    def _once(self, path: str, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], str]:
-        http = _http()
+    def _once(
+        self, http: Any, path: str, body: Mapping[str, Any]
+    ) -> tuple[int, Mapping[str, str], str]:
         end = time.monotonic() + self.timeout
         url = f"{self.base_url.rstrip('/')}/{path}"
         data = json.dumps(body, ensure_ascii=True).encode()
-        with (
-            http.Client(timeout=self.timeout) as client,
-            client.stream("POST", url, content=data, headers=self._headers()) as response,
-        ):
+        with http.stream("POST", url, content=data, headers=self._headers()) as response:
             parts, size = [], 0
             for part in response.iter_bytes():
                 parts.append(part)
                 size += len(part)
                 if time.monotonic() > end:
-                    raise http.ReadTimeout(f"not complete after {self.timeout:g} s")
+                    raise _http().ReadTimeout(f"not complete after {self.timeout:g} s")
                 if size > MAX_BYTES:
                     raise RequestFailed(f"the answer is longer than {MAX_BYTES} bytes")
             return response.status_code, response.headers, b"".join(parts).decode(errors="replace")

@@ -17,7 +17,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from t2x.errors import T2XError
-from t2x.rewriters.chat_client import DEFAULT_URL, ChatClient, RequestFailed
+from t2x.rewriters.chat_client import DEFAULT_URL, ChatClient, RequestFailed, Session
 from t2x.rewriters.completion import Completion, answer
 from t2x.rewriters.presets import preset_template
 from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
@@ -126,21 +126,24 @@ class OpenAIRewriter:
 
     def _run(self, rows: list[_Ask]) -> list[Completion]:
         self.client.check_key()
-        with ThreadPoolExecutor(max_workers=self.concurrency) as pool:
-            futures = [pool.submit(self._complete, row) for row in rows]
+        with (
+            self.client.session() as session,
+            ThreadPoolExecutor(max_workers=self.concurrency) as pool,
+        ):
+            futures = [pool.submit(self._complete, session, row) for row in rows]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 # After an error that concerns every prompt, or an interrupt, nothing new is sent.
-                stopped = [f for f in futures if not f.done() and f.cancel()]
-            failed = next(
-                (f for f in futures if f.done() and f not in stopped and f.exception()), None
-            )
-            if failed is not None:
-                failed.result()
+                if not all(future.done() for future in futures):
+                    session.stop.set()
+                    pool.shutdown(wait=False, cancel_futures=True)
+            for future in futures:
+                if not future.cancelled() and (error := future.exception()) is not None:
+                    raise error
             return [future.result() for future in futures]
 
-    def _complete(self, row: _Ask) -> Completion:
+    def _complete(self, session: Session, row: _Ask) -> Completion:
         body = {
             "model": self.model,
             "messages": self._messages(row.prompt),
@@ -151,7 +154,7 @@ class OpenAIRewriter:
         } | self.parameters
         sent = {key: value for key, value in body.items() if value is not None}
         try:
-            return _read(self.client.post("chat/completions", sent))
+            return _read(self.client.post(session, "chat/completions", sent))
         except RequestFailed as error:
             return Completion(problem=f"the endpoint failed: {error}")
 
