@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from t2x.types import Generator, Rewriter
 
 __all__ = ["load_guarded"]
+
+log = logging.getLogger(__name__)
 
 
 def load_guarded(
@@ -56,6 +59,7 @@ def load_guarded(
     if kind is None and generator is not None:
         kind = target_of(generator)
     if isinstance(generator, str) and generator in TARGETS:
+        log.info("%s is a kind of generator; name one, and its token limits hold too", generator)
         generator = None
     if isinstance(model, Guarded):
         own = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from t2x.cli import run
 from t2x.errors import T2XError, UnknownNameError
 from t2x.registry import load_rewriter
 from t2x.rewriters.guarded import Guarded
@@ -109,3 +110,18 @@ def test_the_guard_styles_for_what_will_draw(scripted: Any) -> None:
     assert load_guarded(FakeRewriter(), generator="flux").budget is None
     with pytest.raises(T2XError, match="guarded already takes no target"):
         load_guarded(Guarded(FakeRewriter()), target="flux")
+
+
+def test_the_command_takes_a_kind_of_generator(capsys: Any) -> None:
+    assert run(["rewrite", "a cat", "--model", "none", "--target", "wan", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["prompt"] == "a cat"
+    assert run(["rewrite", "a cat", "--model", "none", "--target", "wam"]) == 1
+    assert "cogvideox" in capsys.readouterr().err
+
+
+def test_new_rewriters_are_listed(capsys: Any) -> None:
+    assert run(["list", "rewriters", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)["rewriters"]
+    assert {*PRESETS, "openai", "vllm", "vision-edit", "vision-i2v"} <= set(names)
+    assert run(["list", "rewriters"]) == 0
+    assert "microsoft/Promptist" in capsys.readouterr().out
