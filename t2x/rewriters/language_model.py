@@ -42,6 +42,7 @@ __all__ = ["Completion", "LanguageModelRewriter"]
 logger = logging.getLogger(__name__)
 
 Source: TypeAlias = "str | Path | tuple[Any, Any]"
+SMOLLM2 = "smollm2"
 _CLOSE = 1e-3  # logits; rounding between batch shapes stays far below it in float32
 
 
@@ -148,26 +149,22 @@ class LanguageModelRewriter:
             )  # fmt: skip
             template = template or preset_template(preset) or default_template(source[1])
             return cls(*source, template=template, **options)
-        parts: dict[str, str | None] = {"gguf_file": gguf_file, "revision": revision}
         name = str(source)
-        if name == "smollm2":
-            source, parts["gguf_file"] = _smollm2_file()
+        weights, parts = _find(source)
+        if preset is None and weights != name and name in PRESETS:
+            preset = name
+        if name == SMOLLM2:
             options.setdefault("model_id", "smollm2-135m-instruct")
             template = template or preset_template(preset) or SMALL
-        elif name in PRESETS and not isinstance(source, Path):
-            known = published(name)
-            source, preset = known.weights, preset or name
-            parts |= {"subfolder": known.subfolder or None, "tokenizer": known.tokenizer or None}
-        folder = Path(source)
-        if not folder.is_dir() and (folder.is_absolute() or str(source).startswith((".", "~"))):
-            raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
-        template = template or checkpoint_template(source, preset)
+        template = template or checkpoint_template(weights, preset)
         device = device or _best_device()
         model, tokenizer = _load(
-            str(source), device, dtype or ("float32" if device == "cpu" else "auto"),
-            trust_remote_code=trust_remote_code, **parts,
+            weights, device, dtype or ("float32" if device == "cpu" else "auto"),
+            **{"gguf_file": gguf_file, "revision": revision, **parts},
+            trust_remote_code=trust_remote_code,
         )  # fmt: skip
-        options.setdefault("model_id", folder.resolve().name if folder.is_dir() else str(source))
+        folder = Path(weights)
+        options.setdefault("model_id", folder.resolve().name if folder.is_dir() else weights)
         return cls(model, tokenizer, template=template or default_template(tokenizer), **options)
 
     def for_target(self, target: Target) -> Self:
@@ -334,6 +331,21 @@ class LanguageModelRewriter:
             eos_token_id=eos or None,
             pad_token_id=pad,
         )
+
+
+def _find(source: str | Path) -> tuple[str, dict[str, str]]:
+    """Where the weights of a name, folder or hub id lie, and how they are loaded from there."""
+    if source == SMOLLM2:
+        folder, file = _smollm2_file()
+        return folder, {"gguf_file": file}
+    if isinstance(source, str) and source in PRESETS:
+        known = published(source)
+        parts = {"subfolder": known.subfolder, "tokenizer": known.tokenizer}
+        return known.weights, {key: value for key, value in parts.items() if value}
+    path = Path(source)
+    if not path.is_dir() and (path.is_absolute() or str(source).startswith((".", "~"))):
+        raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
+    return str(source), {}
 
 
 def _smollm2_file() -> tuple[str, str]:

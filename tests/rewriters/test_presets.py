@@ -384,3 +384,28 @@ def test_every_preset_runs_on_a_real_class_and_harms_no_prompt(
             r.original == prompt and "im_end" not in r.text.replace(prompt, "") for r in group
         )
     assert Guarded(rewriter).rewrite(prompts[::-1], num_generations=2, seed=1)[::-1] == first
+
+
+def test_a_preset_s_name_loads_its_parts(monkeypatch: Any) -> None:
+    from t2x.rewriters import language_model
+
+    asked: list[Any] = []
+
+    def load(source: str, *_: Any, **options: Any) -> Any:
+        asked.append((source, {k: v for k, v in options.items() if v}))
+        return tiny_causal_lm()
+
+    monkeypatch.setattr(language_model, "_load", load)
+    for name, parts in (
+        ("promptist", {"tokenizer": "openai-community/gpt2"}),
+        ("promptenhancer", {"subfolder": "reprompt"}),
+        ("qwen-image", {}),
+        ("tipo", {}),
+    ):
+        rewriter = load_rewriter(name, device="cpu")
+        assert asked[-1] == (PRESETS[name].weights, parts)
+        assert rewriter.model_id == PRESETS[name].weights
+        assert rewriter.template == PRESETS[name].template  # type: ignore[attr-defined]
+    other = load_rewriter("wan", preset="qwen-image", device="cpu", revision="abc")
+    assert asked[-1][1] == {"revision": "abc"}
+    assert other.template == PRESETS["qwen-image"].template  # type: ignore[attr-defined]
