@@ -115,6 +115,8 @@ def _read(answer: str, reasoning: str, source: str) -> Parsed:
     if found := _NEGATIVE.search(text):
         text, negative = text[: found.start()], _some(found["text"])
     text = _unwrap(text)
+    if "```" in text and "```" not in source:
+        return Parsed("", reasoning, "a code fence around a part of the answer")
     if len(_ITEM.findall(text)) > 1 and not _ITEM.search(source):
         return Parsed("", reasoning, "several prompts in a list in place of one")
     problem = "" if text else "the answer is empty"
