@@ -141,7 +141,7 @@ PRESETS: Mapping[str, Preset] = {
         task="text to image",
         weights="tencent/HunyuanImage-2.1",
         subfolder="reprompt",
-        pattern=r"(?i)prompt[-_]?enhancer|(?i:hunyuanimage[^/]*)/reprompt",
+        pattern=r"(?i:promptenhancer)|(?i:hunyuanimage[^/]*)/reprompt",
         warning="its licence is not valid in the EU, the UK and South Korea",
     ),
     "promptist": Preset(
@@ -229,7 +229,8 @@ def recognised(source: str | Path) -> str:
     """
     last = "/".join(Path(source).parts[-2:])
     for name, preset in PRESETS.items():
-        if preset.pattern and re.search(preset.pattern, last):
+        found = re.search(preset.pattern, last) if preset.pattern else None
+        if found and "/" not in last[found.end() :]:  # no name of an owner or a parent folder
             logger.info(
                 "%s is used with the preset %r, by its name; preset='none' turns that off",
                 source,

@@ -65,6 +65,8 @@ def test_every_preset_says_what_it_is_and_can_be_named() -> None:
         ("output/reprompt", ""),  # Hunyuan's folder and RePrompt's name: it may be either
         ("Qwen/Qwen2.5-7B-Instruct", ""),
         ("Qwen/Qwen-Image", ""),
+        ("promptist-trials/llama-1B", ""),
+        ("owner/some-prompt-enhancer", ""),
         ("owner/antipode-1B", ""),
         ("owner/utipos-3M", ""),
     ],
