@@ -229,8 +229,8 @@ def recognised(source: str | Path) -> str:
     """
     last = "/".join(Path(source).parts[-2:])
     for name, preset in PRESETS.items():
-        found = re.search(preset.pattern, last) if preset.pattern else None
-        if found and "/" not in last[found.end() :]:  # no name of an owner or a parent folder
+        found = list(re.finditer(preset.pattern, last)) if preset.pattern else []
+        if found and "/" not in last[found[-1].end() :]:  # no name of an owner or a parent folder
             logger.info(
                 "%s is used with the preset %r, by its name; preset='none' turns that off",
                 source,
