@@ -198,3 +198,33 @@ def test_the_embedded_model_loads_by_name() -> None:
     assert rewriter.model_id == "emoji-vlm (edit)"
     (result,) = Guarded(rewriter).rewrite(["make it red"], pictures=pictures(1))[0]
     assert (result.text, result.status) == ("make it red", "failed")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "written", "task", "status"),
+    [
+        ("make the mug blue", "Change: Turn the left mug blue.\nKeep: Keep the hand, the "
+         "table and the light as they are.", "edit", "accepted"),
+        ("remove the hat", "Change: Remove the hat and show the hair.\nKeep: Keep the face, "
+         "the pose and the background as they are.", "edit", "accepted"),
+        ('write "OPEN" on the door', 'Change: Write "TEXT1" on the green door in white letters.\n'
+         "Keep: Keep everything else.", "edit", "accepted"),
+        ("add two birds", "Change: Add three birds to the sky.\nKeep: Keep the rest.", "edit",
+         "reverted"),
+        ("the girl waves", "The girl lifts her right hand and waves slowly while her hair moves in "
+         "the wind; the camera stays still.", "i2v", "accepted"),
+    ],
+)  # fmt: skip
+def test_the_guard_judges_edits_and_films(
+    prompt: str, written: str, task: str, status: str
+) -> None:
+    class Inner:
+        model_id = "inner"
+
+        def rewrite(self, prompts: Any, *, pictures: Any, num_generations: int, seed: int) -> Any:
+            done = Completion(written)
+            return [[answer(p, done, TASKS[task], seed=0, model_id="m")] for p in prompts]
+
+    result = Guarded(Inner()).rewrite([prompt], pictures=pictures(1))[0][0]
+    assert result.status == status, result.checks
+    assert ('"OPEN"' in result.text) is ('"OPEN"' in prompt)
