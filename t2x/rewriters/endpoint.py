@@ -95,7 +95,7 @@ class OpenAIRewriter:
     def for_target(self, target: Target) -> Self:
         """Give the same with instructions that ask for the target's kind of text."""
         styled = copy(self)
-        styled.template = self.template.in_style(target.style, chinese=target.chinese)
+        styled.template = target.put_into(self.template)
         return styled
 
     def rewrite(

@@ -98,6 +98,7 @@ class LanguageModelRewriter:
             top_p=template.top_p if top_p is None else top_p,
             max_new_tokens=template.max_new_tokens if max_new_tokens is None else max_new_tokens,
         )
+        self._room = max_new_tokens
         self.temperature = temperature
         self.batch_size = batch_size
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
@@ -172,7 +173,9 @@ class LanguageModelRewriter:
         that a checkpoint was trained on stay as they are.
         """
         styled = copy(self)
-        styled.template = self.template.in_style(target.style, chinese=target.chinese)
+        styled.template = target.put_into(self.template)
+        if self._room is not None:
+            styled.template = replace(styled.template, max_new_tokens=self._room)
         styled.encoder = PromptEncoder(self.tokenizer, styled.template)
         return styled
 

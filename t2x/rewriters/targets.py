@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from t2x.errors import T2XError, UnknownNameError
+from t2x.rewriters.templates import Template
 from t2x.settings import INDEX_FILE, read_object
 from t2x.types import Modality
 
@@ -82,6 +83,10 @@ class Target:
     def chinese(self) -> str:
         """The same in Chinese, which takes about three characters for two English words."""
         return _FORMS[self.form][1].format(words=self.words * 3 // 2)
+
+    def put_into(self, template: Template) -> Template:
+        """Give a template that asks for this kind of text, if it asks for any in words."""
+        return template.in_style(self.style, chinese=self.chinese, words=self.words)
 
 
 TARGETS: Mapping[str, Target] = {

@@ -50,6 +50,7 @@ Text in quotes and words such as ITEM1 or TEXT2 are copied exactly as they are.
 Write in the language of the request, in present tense, {style}
 Answer with the prompt alone: no introduction, no list, no heading, no explanation."""
 _MIN_TAGS = 3
+_TOKENS_PER_WORD = 3  # of any language, and some for a form around the words
 _TAG_WORDS = 4
 
 
@@ -174,13 +175,19 @@ class Template:
         """The variant whose condition the prompt fulfils, or this one."""
         return next((t for name, t in self.variants if CONDITIONS[name](prompt)), self)
 
-    def in_style(self, style: str, *, chinese: str = "") -> Template:
-        """The same with another style; ``chinese`` is the style in the words of the variant "zh",
-        and None of it touches what a checkpoint was trained on.
+    def in_style(self, style: str, *, chinese: str = "", words: int = 0) -> Template:
+        """The same with another style, and room for so many words in it; ``chinese`` is the style
+        of the variant "zh". What a checkpoint was trained on stays as it is.
         """
-        words = {"zh": chinese or style}
-        variants = tuple((n, t.in_style(words.get(n, style))) for n, t in self.variants)
-        return replace(self, style=style if self.is_styled else self.style, variants=variants)
+        if not self.is_styled:
+            return self
+        other = {"zh": chinese or style}
+        return replace(
+            self,
+            style=style,
+            max_new_tokens=max(self.max_new_tokens, words * _TOKENS_PER_WORD),
+            variants=tuple((n, t.in_style(other.get(n, style))) for n, t in self.variants),
+        )
 
 
 GENERAL = Template(system=_SYSTEM, user="Request: {prompt}")

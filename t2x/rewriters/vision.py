@@ -130,7 +130,7 @@ class VisionRewriter:
         a form of their own and stay as they are.
         """
         styled = copy(self)
-        styled.template = self.template.in_style(target.style, chinese=target.chinese)
+        styled.template = target.put_into(self.template)
         return styled
 
     def rewrite(

@@ -96,7 +96,7 @@ class VllmRewriter:
     def for_target(self, target: Target) -> Self:
         """Give the same model with instructions that ask for the target's kind of text."""
         styled = copy(self)
-        styled.template = self.template.in_style(target.style, chinese=target.chinese)
+        styled.template = target.put_into(self.template)
         styled.encoder = PromptEncoder(self.tokenizer, styled.template)
         return styled
 

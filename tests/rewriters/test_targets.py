@@ -75,11 +75,12 @@ def test_every_target_says_what_it_wants() -> None:
 
 def test_a_target_changes_instructions_and_no_trained_format() -> None:
     target = TARGETS["flux"]
-    styled = GENERAL.in_style(target.style, chinese=target.chinese)
+    styled = target.put_into(GENERAL)
+    assert styled.max_new_tokens >= 2 * target.words
     assert target.style in styled.instructions and GENERAL.style not in styled.instructions
     for kept in (SMALL, *(PRESETS[n].template for n in ("promptist", "tipo", "reprompt"))):
-        assert kept.in_style(target.style) == kept
-    wan = PRESETS["wan"].template.in_style(target.style, chinese=target.chinese)
+        assert target.put_into(kept) == kept
+    wan = target.put_into(PRESETS["wan"].template)
     assert target.style in wan.instructions
     assert target.chinese in wan.for_prompt("一只猫").instructions
 
@@ -93,6 +94,8 @@ def test_load_rewriter_takes_a_target() -> None:
     assert load_rewriter("none", target="wan").model_id == "none"  # has no instructions
     with pytest.raises(UnknownNameError, match="unknown target 'wam'"):
         load_rewriter("none", target="wam")
+    short = load_rewriter(tiny_causal_lm(), target="qwen-image", max_new_tokens=9)
+    assert short.template.max_new_tokens == 9  # type: ignore[attr-defined]
     own = LanguageModelRewriter(*tiny_causal_lm())
     assert load_rewriter(own, target="sd15") is not own and own.template == GENERAL
 
