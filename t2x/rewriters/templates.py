@@ -194,18 +194,26 @@ GENERAL = Template(system=_SYSTEM, user="Request: {prompt}")
 _EXAMPLES = (
     (
         "an old rowing boat",
-        "an old rowing boat with peeling green paint, pulled up on a pebble beach, calm grey "
-        "sea behind it, soft morning light",
+        "an old rowing boat with peeling green paint, pulled up on a pebble beach, calm grey sea "
+        "behind it, soft morning light",
+    ),
+    (
+        "pencil sketch of a heron",
+        "pencil sketch of a heron standing in tall reeds, fine hatching, thin lines, pale paper",
     ),
     (
         'a bakery window that says "TEXT1"',
-        'a small bakery window with "TEXT1" painted on the glass in white letters, loaves on '
-        "wooden shelves, warm lamplight, rainy street",
+        'a small bakery window with "TEXT1" painted on the glass, loaves on wooden shelves, warm '
+        "lamplight",
+    ),
+    (
+        "an empty stadium, no crowd",
+        "an empty stadium with rows of grey seats, green turf, long evening shadows, wide view",
     ),
     (
         "three blue kayaks under a bridge",
-        "three blue kayaks floating side by side under a stone bridge, clear shallow water, "
-        "shadows of the arch, summer afternoon",
+        "three blue kayaks side by side under a stone bridge, clear shallow water, bright summer "
+        "afternoon",
     ),
 )
 # Models of a few hundred million parameters take the task from examples better than from words.
@@ -221,6 +229,7 @@ BASE = Template(
     user="Request: {prompt}",
     examples=_EXAMPLES,
     max_new_tokens=96,
+    repetition_penalty=1.2,  # without a turn to end, small models go round in circles
     chat=False,
 )
 
