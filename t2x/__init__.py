@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from t2x.jobs.rewriting import rewrite_file
     from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
     from t2x.registry import load_generator, load_reward, load_rewriter
+    from t2x.rewriters.endpoint import OpenAIRewriter
     from t2x.rewriters.guarded import Guarded
     from t2x.rewriters.language_model import LanguageModelRewriter
     from t2x.rewriters.loading import load_guarded
+    from t2x.rewriters.vision import VisionRewriter
+    from t2x.rewriters.vllm_engine import VllmRewriter
     from t2x.scoring.ensemble import RewardEnsemble
     from t2x.store import Store
     from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
@@ -42,6 +45,7 @@ __all__ = [
     "LanguageModelRewriter",
     "Media",
     "MissingDependencyError",
+    "OpenAIRewriter",
     "RewardEnsemble",
     "RewardModel",
     "Rewrite",
@@ -49,6 +53,8 @@ __all__ = [
     "Store",
     "T2XError",
     "UnknownNameError",
+    "VisionRewriter",
+    "VllmRewriter",
     "__version__",
     "from_pil",
     "load_config",
@@ -71,9 +77,12 @@ _MODULES = {
     "t2x.jobs.rewriting": ("rewrite_file",),
     "t2x.media": ("from_pil", "load_picture", "quantize", "save_png", "to_pil"),
     "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),
+    "t2x.rewriters.endpoint": ("OpenAIRewriter",),
     "t2x.rewriters.guarded": ("Guarded",),
     "t2x.rewriters.language_model": ("LanguageModelRewriter",),
     "t2x.rewriters.loading": ("load_guarded",),
+    "t2x.rewriters.vision": ("VisionRewriter",),
+    "t2x.rewriters.vllm_engine": ("VllmRewriter",),
     "t2x.scoring.ensemble": ("RewardEnsemble",),
     "t2x.store": ("Store",),
     "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),

@@ -47,9 +47,21 @@ _ANY_GENERATOR = "t2x.generators.diffusion:DiffusionGenerator.from_pretrained"
 REWRITERS = {
     "emoji-rewriter": _ANY_REWRITER,
     "none": "t2x.rewriters.identity:IdentityRewriter",
+    "openai": "t2x.rewriters.endpoint:OpenAIRewriter",
+    "promptenhancer": _ANY_REWRITER,
+    "promptist": _ANY_REWRITER,
+    "qwen-image": _ANY_REWRITER,
+    "reprompt": _ANY_REWRITER,
     "rules": "t2x.world.rules:RulesRewriter",
     "smollm2": _ANY_REWRITER,
+    "tipo": _ANY_REWRITER,
+    "vision-edit": "t2x.rewriters.vision:load_edit",
+    "vision-i2v": "t2x.rewriters.vision:load_i2v",
+    "vllm": "t2x.rewriters.vllm_engine:VllmRewriter.from_pretrained",
+    "wan": _ANY_REWRITER,
 }
+# Of these a name may also be "NAME:MODEL", where MODEL is what they load.
+_ENGINES = ("openai", "vision-edit", "vision-i2v", "vllm")
 GENERATORS = {
     "emoji-flow": _ANY_GENERATOR,
     "emoji-flow-turbo": _ANY_GENERATOR,
@@ -176,9 +188,21 @@ def missing_dependency(error: ModuleNotFoundError) -> MissingDependencyError:
 def load_rewriter(source: Any, /, **options: Any) -> Rewriter:
     """Load a rewriter by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``.
 
-    ``source`` may also be a loaded (model, tokenizer), or a rewriter, which is given back.
+    ``"openai:MODEL"``, ``"vllm:owner/model"``, ``"vision-edit:owner/model"`` and
+    ``"vision-i2v:owner/model"`` name an engine and what it loads. ``preset`` says which published
+    rewriter's words go around the prompt (``t2x.rewriters.presets``), ``target`` which kind of
+    generator the text is for (``t2x.rewriters.targets``). ``source`` may also be a loaded
+    (model, tokenizer), or a rewriter, which is given back.
     """
-    return cast("Rewriter", _load("rewriters", source, options, _ANY_REWRITER))
+    target = options.pop("target", None)
+    rewriter = cast("Rewriter", _load("rewriters", source, options, _ANY_REWRITER))
+    if target is None:
+        return rewriter
+    from t2x.rewriters.targets import target_named
+
+    restyle = getattr(rewriter, "for_target", None)
+    kind = target_named(target)
+    return cast("Rewriter", restyle(kind)) if restyle is not None else rewriter
 
 
 def load_generator(source: Any, /, **options: Any) -> Generator:
@@ -261,6 +285,9 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
         if target != any_loader:
             return target, ()
         return target, (str(require_model(name)) if name in EMBEDDED else name,)
+    engine, _, model = name.partition(":")
+    if kind == "rewriters" and engine in _ENGINES and model:
+        return TABLES[kind][engine], (model,)
     for point in entry_points(group=f"t2x.{kind}"):
         if point.name == name:
             return point.value, ()

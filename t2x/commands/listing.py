@@ -10,6 +10,7 @@ import typer
 from t2x.commands.console import print_json, print_table
 from t2x.errors import UnknownNameError
 from t2x.registry import TABLES, known_names
+from t2x.rewriters.presets import PRESETS
 from t2x.world.weights import EMBEDDED, is_present
 
 __all__ = ["list_names"]
@@ -37,6 +38,8 @@ def list_names(
 
 
 def _weights(kind: str, name: str) -> str:
+    if kind == "rewriters" and name in PRESETS:
+        return PRESETS[name].weights or "yours"
     if kind == "commands" or name not in EMBEDDED:
         return ""
     return "embedded" if is_present(name) else "not trained"

@@ -35,7 +35,12 @@ def rewrite(
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="Rewrites per prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="Same prompt, seed and model: same text.")] = 0,
     target: Annotated[
-        str | None, typer.Option(help="Generator whose token limits a rewrite must keep.")
+        str | None,
+        typer.Option(
+            help="Generator that will draw, whose token limits a rewrite must keep and whose kind "
+            "of text it is asked for; or a kind alone: sd15, sdxl, sd3, flux, z-image, qwen-image, "
+            "wan, cogvideox."
+        ),
     ] = None,
     form: Annotated[
         Format,
@@ -74,8 +79,9 @@ def rewrite(
 def _check_target(name: str) -> None:
     """Refuse what can be no generator: its tokenizers would only be missing."""
     from t2x.registry import known_names
+    from t2x.rewriters.targets import TARGETS
 
-    known = known_names("generators")
+    known = [*known_names("generators"), *TARGETS]
     if name not in known and "/" not in name and ":" not in name and not Path(name).is_dir():
         raise UnknownNameError(
             f"unknown generator {name!r} for --target: known are: {', '.join(known)}, a local "

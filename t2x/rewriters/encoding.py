@@ -8,7 +8,6 @@ never the control token.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -48,47 +47,54 @@ class PromptEncoder:
     def __init__(self, tokenizer: Any, template: Template) -> None:
         self.tokenizer = tokenizer
         self.template = template
+        self.is_plain = not (tokenizer.chat_template if template.chat is None else template.chat)
+        if not self.is_plain and not tokenizer.chat_template:
+            raise T2XError("the template needs a chat template and the tokenizer has none")
+        self._frames: dict[Template, tuple[list[int], list[int]]] = {}
 
     def encode(self, prompt: str) -> list[int]:
-        """Token ids of the whole input for ``prompt``, up to where the model's answer begins."""
-        head, tail = self._frame
-        return [*head, *encode_plain(self.tokenizer, prompt.strip()), *tail]
+        """Token ids of the whole input for ``prompt``, up to where the model's answer begins.
 
-    @cached_property
-    def _frame(self) -> tuple[list[int], list[int]]:
-        before, after = self._render().split(_MARKER)
-        return self._ids(before), self._ids(after)
+        In plain text a line break would look like the end of the prompt, so that it becomes a
+        blank; a chat template keeps it.
+        """
+        head, tail = self._frame(self.template.for_prompt(prompt))
+        text = re.sub(r"\s*\n\s*", " ", prompt.strip()) if self.is_plain else prompt.strip()
+        return [*head, *encode_plain(self.tokenizer, text), *tail]
+
+    def _frame(self, template: Template) -> tuple[list[int], list[int]]:
+        if template not in self._frames:
+            before, after = self._render(template).split(_MARKER)
+            self._frames[template] = self._ids(before), self._ids(after)
+        return self._frames[template]
 
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
-    def _render(self) -> str:
-        user = self._ask(_MARKER)
-        if not self.tokenizer.chat_template:
-            start = self.tokenizer.bos_token or ""
-            system = f"{self.template.system}\n\n" if self.template.system else ""
-            shown = "".join(f"{self._ask(p)}\nPrompt: {r}\n\n" for p, r in self.template.examples)
-            text = f"{start}{system}{shown}{user}\nPrompt: "
-        else:
-            text = self._chat(user)
+    def _render(self, template: Template) -> str:
+        user = _ask(template, _MARKER)
+        text = self._plain(template, user) if self.is_plain else self._chat(template, user)
         if text.count(_MARKER) != 1:
             raise T2XError(
                 f"the chat template shows the user's message {text.count(_MARKER)} times; "
                 "give a tokenizer with a template that shows it once"
             )
-        return text + self.template.prefill
+        return text + template.prefill
 
-    def _ask(self, prompt: str) -> str:
-        return self.template.user.replace("{prompt}", prompt)
+    def _plain(self, template: Template, user: str) -> str:
+        start = (self.tokenizer.bos_token or "") if template.begin else ""
+        system = f"{template.instructions}\n\n" if template.system else ""
+        shown = "".join(f"{_ask(template, p)}{template.lead} {r}\n\n" for p, r in template.examples)
+        return f"{start}{system}{shown}{user}{template.lead}"
 
-    def _chat(self, user: str) -> str:
+    def _chat(self, template: Template, user: str) -> str:
         from jinja2.exceptions import TemplateError
 
-        system = self.template.system
+        system = template.instructions
         turns = []
-        for prompt, rewrite in self.template.examples:
-            turns.append({"role": "user", "content": self._ask(prompt)})
+        for prompt, rewrite in template.examples:
+            turns.append({"role": "user", "content": _ask(template, prompt)})
             turns.append({"role": "assistant", "content": rewrite})
         turns.append({"role": "user", "content": user})
         if system:
@@ -107,3 +113,7 @@ class PromptEncoder:
                 enable_thinking=self.template.thinking,
             )
         )
+
+
+def _ask(template: Template, prompt: str) -> str:
+    return template.user.replace("{prompt}", prompt)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
+from t2x.errors import T2XError
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.checks import (
     DEFAULT_CHECKS,
@@ -21,6 +22,9 @@ from t2x.prompts.checks import (
 )
 from t2x.prompts.protect import Protected, protect
 from t2x.types import Check, Rewrite, Rewriter, Status
+
+if TYPE_CHECKING:
+    from t2x.types import Media
 
 __all__ = ["Guarded"]
 
@@ -68,9 +72,18 @@ class Guarded:
         return changed
 
     def rewrite(
-        self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
+        self,
+        prompts: Sequence[str],
+        *,
+        pictures: Media | Sequence[Any] | None = None,
+        num_generations: int = 1,
+        seed: int = 0,
     ) -> list[list[Rewrite]]:
-        """Give ``num_generations`` judged rewrites for each of B prompts: B lists of G."""
+        """Give ``num_generations`` judged rewrites for each of B prompts: B lists of G.
+
+        ``pictures``, one per prompt, are for a rewriter that looks at them
+        (``t2x.rewriters.vision``).
+        """
         if isinstance(prompts, str):
             raise TypeError("prompts is one string; give a list of strings")
         prompts = list(prompts)  # a generator can be read once only
@@ -78,15 +91,21 @@ class Guarded:
             if not isinstance(prompt, str):
                 raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")
         protected = [protect(prompt) for prompt in prompts]
-        sources = list(dict.fromkeys(s for p in protected for s in p.sources))
-        found = self.rewriter.rewrite(sources, num_generations=num_generations, seed=seed)
+        seen = _places(pictures, len(protected))  # equal texts about two pictures are two
+        sources = list(
+            dict.fromkeys((s, i) for p, i in zip(protected, seen, strict=True) for s in p.sources)
+        )
+        options: dict[str, Any] = {"num_generations": num_generations, "seed": seed}
+        if pictures is not None:
+            options["pictures"] = [pictures[i] for _, i in sources]
+        found = self.rewriter.rewrite([text for text, _ in sources], **options)
         answers = dict(zip(sources, found, strict=True))
         return [
             [
-                self._judge(p, [answers[s][g] for s in p.sources], seed)
+                self._judge(p, [answers[s, i][g] for s in p.sources], seed)
                 for g in range(num_generations)
             ]
-            for p in protected
+            for p, i in zip(protected, seen, strict=True)
         ]
 
     def _judge(self, protected: Protected, parts: list[Rewrite], seed: int) -> Rewrite:
@@ -155,6 +174,15 @@ class Guarded:
         counts = self.budget.count(text) if self.budget is not None else ()
         used = {f"tokens/{c.encoder}": float(c.used) for c in counts}
         return used | {f"limit/{c.encoder}": float(c.limit) for c in counts}
+
+
+def _places(pictures: Any, number: int) -> Sequence[int]:
+    """Which picture belongs to which prompt; without pictures, the same to all."""
+    if pictures is None:
+        return [0] * number
+    if len(pictures) != number:
+        raise T2XError(f"{number} prompts but {len(pictures)} pictures; give one per prompt")
+    return range(number)
 
 
 def _scores(parts: list[Rewrite]) -> dict[str, float]:

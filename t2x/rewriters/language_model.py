@@ -10,20 +10,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
-from t2x.prompts.checks import says_the_same
+from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
-from t2x.rewriters.parsing import TAGS, Parsed, parse_completion
-from t2x.rewriters.sampling import GumbelRows, row_seed
-from t2x.rewriters.templates import GENERAL, SMALL, Template, read_template
-from t2x.types import Check, Rewrite
+from t2x.rewriters.presets import (
+    PRESETS,
+    checkpoint_template,
+    default_template,
+    preset_template,
+    published,
+)
+from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
+from t2x.rewriters.sampling import GumbelRows
+from t2x.rewriters.targets import Target
+from t2x.rewriters.templates import GENERAL, SMALL, Template
+from t2x.types import Rewrite
 
 if TYPE_CHECKING:
     import torch
@@ -33,18 +43,8 @@ __all__ = ["Completion", "LanguageModelRewriter"]
 logger = logging.getLogger(__name__)
 
 Source: TypeAlias = "str | Path | tuple[Any, Any]"
+SMOLLM2 = "smollm2"
 _CLOSE = 1e-3  # logits; rounding between batch shapes stays far below it in float32
-
-
-@dataclass(frozen=True)
-class Completion:
-    """What the model wrote for one row: ``text`` with its tags, whether it was ``truncated``, or
-    the ``problem`` before it.
-    """
-
-    text: str = ""
-    truncated: bool = False
-    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class LanguageModelRewriter:
         max_new_tokens: int | None = None,
         exact: bool | None = None,
     ) -> None:
-        if temperature is not None and temperature < 0:
-            raise T2XError(f"temperature is {temperature}; give 0 for greedy or a positive number")
+        check_sampling(temperature)
         if batch_size < 1:
             raise T2XError(f"batch_size is {batch_size}; give at least 1")
         self.model = model.eval()
@@ -100,6 +99,7 @@ class LanguageModelRewriter:
             top_p=template.top_p if top_p is None else top_p,
             max_new_tokens=template.max_new_tokens if max_new_tokens is None else max_new_tokens,
         )
+        self._room = max_new_tokens
         self.temperature = temperature
         self.batch_size = batch_size
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
@@ -117,9 +117,11 @@ class LanguageModelRewriter:
         gguf_file: str | None = None,
         trust_remote_code: bool = False,
         template: Template | None = None,
+        preset: str | None = None,
         **options: Any,
     ) -> LanguageModelRewriter:
-        """Load a rewriter from a hub id, a local folder, "smollm2", or a loaded (model, tokenizer).
+        """Load a rewriter from a hub id, a local folder, the name of a preset, "smollm2", or a
+        loaded (model, tokenizer).
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
@@ -130,8 +132,11 @@ class LanguageModelRewriter:
             revision: commit, branch or tag on the hub.
             gguf_file: name of a GGUF file in the source.
             trust_remote_code: run code that comes with the checkpoint.
-            template: None reads the checkpoint's ``t2x.json``, and falls back to the general
-                template.
+            template: words around the prompt; overrides ``preset``. None is the preset, else the
+                checkpoint's own ``t2x.json``, else the preset that its name clearly belongs to,
+                else ``GENERAL``, or ``BASE`` for a model without a chat template.
+            preset: a name of ``t2x.rewriters.presets.PRESETS``; "none" turns off that a
+                checkpoint is recognised by its name.
             options: what the constructor takes.
         """
         if not isinstance(source, (str, Path)):
@@ -144,23 +149,36 @@ class LanguageModelRewriter:
                 device=device, dtype=dtype, revision=revision, gguf_file=gguf_file,
                 trust_remote_code=trust_remote_code or None,
             )  # fmt: skip
-            return cls(*source, template=template or GENERAL, **options)
-        if source == "smollm2":
-            source, gguf_file = _smollm2_file()
+            template = template or preset_template(preset) or default_template(source[1])
+            return cls(*source, template=template, **options)
+        name = str(source)
+        weights, parts = _find(source)
+        if preset is None and weights != name and name in PRESETS:
+            preset = name
+        if name == SMOLLM2:
             options.setdefault("model_id", "smollm2-135m-instruct")
-            template = template or SMALL
-        folder = Path(source)
-        if not folder.is_dir() and (folder.is_absolute() or str(source).startswith((".", "~"))):
-            raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
-        if template is None and folder.is_dir():
-            template = read_template(folder)
-        target = resolve_device(device)
+            template = template or preset_template(preset) or SMALL
+        template = template or checkpoint_template(weights, preset)
+        where = resolve_device(device)
         model, tokenizer = _load(
-            str(source), target, loading_dtype(dtype, target),
-            revision=revision, gguf_file=gguf_file, trust_remote_code=trust_remote_code,
+            weights, where, loading_dtype(dtype, where),
+            **{"gguf_file": gguf_file, "revision": revision, **parts},
+            trust_remote_code=trust_remote_code,
         )  # fmt: skip
-        options.setdefault("model_id", folder.resolve().name if folder.is_dir() else str(source))
-        return cls(model, tokenizer, template=template or GENERAL, **options)
+        folder = Path(weights)
+        options.setdefault("model_id", folder.resolve().name if folder.is_dir() else weights)
+        return cls(model, tokenizer, template=template or default_template(tokenizer), **options)
+
+    def for_target(self, target: Target) -> Self:
+        """Give the same model with instructions that ask for the target's kind of text; formats
+        that a checkpoint was trained on stay as they are.
+        """
+        styled = copy(self)
+        styled.template = target.put_into(self.template)
+        if self._room is not None:
+            styled.template = replace(styled.template, max_new_tokens=self._room)
+        styled.encoder = PromptEncoder(self.tokenizer, styled.template)
+        return styled
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
@@ -172,7 +190,10 @@ class LanguageModelRewriter:
         """
         completions = self.complete(prompts, num_generations=num_generations, seed=seed)
         return [
-            [self._rewrite(prompt, completion, seed) for completion in group]
+            [
+                answer(prompt, item, self.template, seed=seed, model_id=self.model_id)
+                for item in group
+            ]
             for prompt, group in zip(prompts, completions, strict=True)
         ]
 
@@ -180,37 +201,26 @@ class LanguageModelRewriter:
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
     ) -> list[list[Completion]]:
         """Give the model's raw completions, B lists of G; what training scores."""
-        if isinstance(prompts, str):
-            raise TypeError("prompts is one string; give a list of strings")
-        if num_generations < 1:
-            raise T2XError(f"num_generations is {num_generations}; give at least 1")
-        rows: list[list[_Row | Completion]] = [
-            self._rows(prompt, num_generations, seed) for prompt in prompts
-        ]
-        # Equal rows (the same prompt twice, greedy generations) are computed once.
-        unique = list(dict.fromkeys(r for group in rows for r in group if isinstance(r, _Row)))
-        done = dict(zip(unique, self._run(unique), strict=True))
-        return [[done[r] if isinstance(r, _Row) else r for r in group] for group in rows]
+        return complete_rows(
+            prompts,
+            lambda _, prompt: self._rows(prompt, num_generations, seed),
+            self._run,
+            num_generations=num_generations,
+        )
 
     def _rows(self, prompt: str, num_generations: int, seed: int) -> list[_Row | Completion]:
-        if not isinstance(prompt, str):
-            raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")
-        if not prompt.strip():
-            return [Completion(problem="the prompt is empty")] * num_generations
         ids = tuple(self.encoder.encode(prompt))
         room = self._context() - self.template.max_new_tokens
         if len(ids) > room:
             problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
             return [Completion(problem=problem)] * num_generations
-        return [
-            _Row(ids, None if self._is_greedy(i) else row_seed(seed, prompt, generation=i))
-            for i in range(num_generations)
-        ]
-
-    def _is_greedy(self, generation: int) -> bool:
-        if self.temperature is None:
-            return generation == 0 or self.template.temperature == 0
-        return self.temperature == 0
+        rows: list[_Row | Completion] = []
+        for i in range(num_generations):
+            own = generation_seed(
+                prompt, i, seed=seed, temperature=self.temperature, template=self.template
+            )
+            rows.append(_Row(ids, own))
+        return rows
 
     def _context(self) -> int:
         config = self.model.config.get_text_config()
@@ -220,12 +230,29 @@ class LanguageModelRewriter:
         """Complete rows in batches of similar length; the order of the result is that of
         ``rows``.
         """
-        order = sorted(range(len(rows)), key=lambda i: (len(rows[i].ids), rows[i].ids))
-        out: dict[int, Completion] = {}
+        beams = self.template.num_beams > 1
+        out = {i: self._beam(r) for i, r in enumerate(rows) if beams and r.seed is None}
+        order = [i for i in range(len(rows)) if i not in out]
+        order.sort(key=lambda i: (len(rows[i].ids), rows[i].ids))
         for at in range(0, len(order), self.batch_size):
             batch = order[at : at + self.batch_size]
             out.update(zip(batch, self._run_batch([rows[i] for i in batch]), strict=True))
         return [out[i] for i in range(len(rows))]
+
+    def _beam(self, row: _Row) -> Completion:
+        """Search with beams; each prompt alone, so that its text depends on no other."""
+        import torch
+
+        eos = self._eos_ids()
+        config = self._generation_config(eos, self._pad_id(eos))
+        config.num_beams = self.template.num_beams
+        config.length_penalty = self.template.length_penalty
+        ids = torch.tensor([row.ids], device=self.model.device)
+        with torch.inference_mode():
+            output = self.model.generate(
+                input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=config
+            )
+        return self._completion(output[0, len(row.ids) :].tolist(), eos)
 
     def _run_batch(self, rows: list[_Row]) -> list[Completion]:
         import torch
@@ -257,6 +284,8 @@ class LanguageModelRewriter:
             [row.seed for row in rows],
             temperature=self.temperature or self.template.temperature or 1.0,  # 1: all are greedy
             top_p=self.template.top_p,
+            top_k=self.template.top_k,
+            min_p=self.template.min_p,
             repetition_penalty=self.template.repetition_penalty,
             eos_ids=eos,
         )
@@ -272,22 +301,21 @@ class LanguageModelRewriter:
         return [self._completion(row, eos) for row in new], noise.margins.tolist()
 
     def _completion(self, ids: list[int], eos: list[int]) -> Completion:
-        """Cut at the end of the text, or at any other control token: a model can't open a new
-        turn.
-        """
-        tokens = self.tokenizer.convert_ids_to_tokens(ids)
-        unk = self.tokenizer.unk_token_id
-        stops = set(eos) | (set(self.tokenizer.all_special_ids) - {unk})
-        end = next((i for i, t in enumerate(ids) if t in stops and tokens[i] not in TAGS), len(ids))
-        text = self.tokenizer.decode(
-            ids[:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        return decode(
+            self.tokenizer, ids, ends=eos, lines=self._line_ends, prefill=self.template.prefill
         )
-        return Completion(self.template.prefill + str(text), truncated=end == len(ids))
+
+    @cached_property
+    def _line_ends(self) -> frozenset[int]:
+        """Tokens that end an answer of one line in plain text."""
+        ends_with_line = self.encoder.is_plain and self.template.one_line
+        return line_ends(self.tokenizer) if ends_with_line else frozenset()
 
     def _eos_ids(self) -> list[int]:
         own = self.model.generation_config.eos_token_id
         ids = own if isinstance(own, list) else [own]
-        return sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
+        ends = {i for i in (*ids, self.tokenizer.eos_token_id) if i is not None}
+        return sorted(ends | self._line_ends)
 
     def _pad_id(self, eos: list[int]) -> int:
         """Any token does, since it is masked; the model's embedding must know it."""
@@ -308,30 +336,20 @@ class LanguageModelRewriter:
             pad_token_id=pad,
         )
 
-    def _rewrite(self, prompt: str, completion: Completion, seed: int) -> Rewrite:
-        if completion.problem:
-            parsed = Parsed(problem=completion.problem)
-        else:
-            parsed = parse_completion(
-                completion.text,
-                truncated=completion.truncated,
-                require_answer=self.template.require_answer,
-            )
-        base = Rewrite(
-            prompt,
-            prompt,
-            reasoning=parsed.reasoning,
-            seed=seed,
-            model_id=self.model_id,
-            raw=completion.text,
-        )
-        if parsed.problem:
-            return replace(
-                base, status="failed", checks=(Check("completion", False, parsed.problem),)
-            )
-        if says_the_same(prompt, parsed.text):
-            return replace(base, status="unchanged", checks=(Check("completion", True),))
-        return replace(base, text=parsed.text, checks=(Check("completion", True),))
+
+def _find(source: str | Path) -> tuple[str, dict[str, str]]:
+    """Where the weights of a name, folder or hub id lie, and how they are loaded from there."""
+    if source == SMOLLM2:
+        folder, file = _smollm2_file()
+        return folder, {"gguf_file": file}
+    if isinstance(source, str) and source in PRESETS:
+        known = published(source)
+        parts = {"subfolder": known.subfolder, "tokenizer": known.tokenizer}
+        return known.weights, {key: value for key, value in parts.items() if value}
+    path = Path(source)
+    if not path.is_dir() and (path.is_absolute() or str(source).startswith((".", "~"))):
+        raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
+    return str(source), {}
 
 
 def _smollm2_file() -> tuple[str, str]:
@@ -363,7 +381,8 @@ def _load(
     from transformers.utils import logging as transformers_logging
 
     options = {key: value for key, value in options.items() if value is not None}
-    tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    own = options.pop("tokenizer", None)  # where the weights come without one
+    tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
     had_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
     try:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
 from t2x.rewriters.guarded import Guarded
+from t2x.rewriters.targets import TARGETS, Target, target_named, target_of
 
 if TYPE_CHECKING:
     from t2x.prompts.budget import TokenBudget
     from t2x.types import Generator, Rewriter
 
 __all__ = ["load_guarded"]
+
+log = logging.getLogger(__name__)
 
 
 def load_guarded(
@@ -27,6 +31,7 @@ def load_guarded(
     checks: Sequence[CheckFunction] | None = None,
     similarity: Callable[[str, str], float] | None = None,
     domain: Domain | None = None,
+    target: str | Target | None = None,
 ) -> Guarded:
     """Put a rewriter into the wrapper that checks what it proposes.
 
@@ -34,20 +39,36 @@ def load_guarded(
         rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
             and takes none but ``generator``, whose limits it gets if it has no budget.
         generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
-            limits, which are read from its tokenizers alone.
+            limits, which are read from its tokenizers alone. A name of
+            ``t2x.rewriters.targets.TARGETS`` is a kind of generator, whose limits are not counted.
         budget: those limits themselves; overrides ``generator``.
         checks: see ``Guarded``; None is ``DEFAULT_CHECKS``.
         similarity: see ``Guarded``.
         domain: how the rewriter's world calls things. None is the rewriter's own attribute
             ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
             guard would take "the animal with a trunk" -> "an elephant" for a loss.
+        target: kind of text to write, by a name of ``TARGETS``; None is the kind that
+            ``generator`` reads, if it is a known one. Only rewriters that follow instructions can
+            change it; one that was trained on a format keeps that.
     """
     from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
 
     model = load_rewriter(rewriter)
+    kind = target_named(target) if isinstance(target, str) else target
+    if kind is None and generator is not None:
+        kind = target_of(generator)
+    if isinstance(generator, str) and generator in TARGETS:
+        log.info("%s is a kind of generator; name one, and its token limits hold too", generator)
+        generator = None
     if isinstance(model, Guarded):
-        own = {"budget": budget, "checks": checks, "similarity": similarity, "domain": domain}
+        own = {
+            "budget": budget,
+            "checks": checks,
+            "similarity": similarity,
+            "domain": domain,
+            "target": target,
+        }
         if given := [name for name, value in own.items() if value is not None]:
             raise T2XError(
                 f"a rewriter that is guarded already takes no {', '.join(given)}; give that where "
@@ -56,6 +77,9 @@ def load_guarded(
         if model.budget is not None or generator is None:
             return model
         return model.within(token_budget(generator))
+    restyle = getattr(model, "for_target", None)
+    if kind is not None and restyle is not None:
+        model = restyle(kind)
     if budget is None and generator is not None:
         budget = token_budget(generator)
     checks = DEFAULT_CHECKS if checks is None else checks

@@ -128,13 +128,15 @@ class Vlm:
         )
         return f"{text.rstrip()}\n\n</think>\n\n" if text.rstrip().endswith(_THOUGHT) else text
 
-    def plain(self, prompt: str) -> str:
-        """One line without control tokens: a space behind their first letter makes them text."""
+    def plain(self, prompt: str, *, one_line: bool = True) -> str:
+        """Text without control tokens: a space behind their first letter makes them text. Blanks
+        and line breaks become one blank each, unless ``one_line`` is false.
+        """
         special = {str(t) for t in self.tokenizer.added_tokens_decoder.values() if t.special}
         special |= set(self.tokenizer.all_special_tokens)
         special.add(str(getattr(self.processor, "image_token", "<image>")))
         prompt = prompt.encode("utf-8", "replace").decode("utf-8")  # lone surrogates
-        prompt = " ".join(prompt.split())
+        prompt = " ".join(prompt.split()) if one_line else prompt
         for token in sorted(special, key=len, reverse=True):
             if len(token) > 1:
                 prompt = prompt.replace(token, f"{token[0]} {token[1:]}")

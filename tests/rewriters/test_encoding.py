@@ -56,8 +56,10 @@ def test_examples_are_earlier_turns(chat_tokenizer: Any) -> None:
     assert "Q: a hat<|im_end|>" in chat_tokenizer.decode(ids)
     bare = tiny_word_tokenizer()
     bare.chat_template = None
-    text = PromptEncoder(bare, Template.from_dict({**values, "user": "{prompt}"}))._render()
-    assert text.index("Prompt: a red hat") < text.rindex("Prompt: ")
+    template = Template.from_dict({**values, "user": "{prompt}"})
+    text = PromptEncoder(bare, template)._render(template)
+    assert text.index("Prompt: a red hat") < text.rindex("Prompt:")
+    assert text.endswith("Prompt:")  # a blank here would be a token of its own
 
 
 def test_prefill_comes_last(chat_tokenizer: Any) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from t2x.errors import T2XError
 from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.rewriters.loading import load_guarded
 from t2x.rewriters.templates import Template
 from t2x.testing import tiny_word_tokenizer
 from t2x.types import Rewriter
@@ -239,3 +240,12 @@ def test_smollm2_answers() -> None:
     assert rewriter.model_id == "smollm2-135m-instruct"
     text = rewriter.complete(["two red dogs"])[0][0].text
     assert "dogs" in text.lower()
+
+
+@pytest.mark.slow
+@pytest.mark.extra("smollm2")
+def test_smollm2_is_of_use_for_everyday_prompts() -> None:
+    prompts = (Path(__file__).parent / "everyday_prompts.txt").read_text("utf-8").splitlines()
+    results = [row[0] for row in load_guarded("smollm2").rewrite(prompts)]
+    assert len(prompts) == 30
+    assert sum(result.status == "accepted" for result in results) >= 24

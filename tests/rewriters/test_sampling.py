@@ -30,6 +30,35 @@ def test_nucleus_keeps_the_smallest_set_that_reaches_top_p() -> None:
     assert share[3].item() == pytest.approx(0.5 / 0.8, abs=0.032)  # four standard deviations
 
 
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"top_k": 2}, 2),
+        ({"top_k": 0}, 4),
+        ({"top_k": 9}, 4),
+        ({"min_p": 0.3}, 3),  # 0.15 is 0.3 of 0.5: a tie stays in
+        ({"min_p": 0.31}, 2),
+        ({"min_p": 0.31, "top_k": 1}, 1),
+        ({"top_p": 0.9, "min_p": 0.05, "top_k": 4}, 3),
+    ],
+)
+def test_top_k_and_min_p_keep_the_likeliest(options: dict[str, float], kept: int) -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64).log().float()
+    found = draw(logits.expand(4000, 4), list(range(4000)), **options)
+    share = torch.bincount(found, minlength=4) / 4000
+    wanted = torch.tensor([0.5, 0.3, 0.15, 0.05]).masked_fill(torch.arange(4) >= kept, 0)
+    # Four standard deviations of a share are at most 4 * 0.5 / sqrt(4000) = 0.032.
+    torch.testing.assert_close(share, wanted / wanted.sum(), atol=0.032, rtol=0)
+    assert int((share > 0).sum()) == kept
+
+
+def test_a_close_edge_is_a_close_call() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.99995, 0.0]])
+    rows = GumbelRows([1], top_k=2)
+    rows(torch.zeros(1, 1, dtype=torch.long), logits)
+    assert rows.margins.item() == pytest.approx(5e-5, abs=1e-6)
+
+
 def test_a_row_draws_the_same_anywhere() -> None:
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0))
     together = draw(logits, [5, 6, None])

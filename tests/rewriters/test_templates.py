@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from t2x.errors import T2XError
-from t2x.rewriters.templates import Template, read_template
+from t2x.rewriters.templates import STYLE, Template, is_tag_list, read_template
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,13 @@ from t2x.rewriters.templates import Template, read_template
         ({"top_p": 1.5}, "top_p is 1.5"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be at least 1"),
         ({"max_new_tokens": 2.5}, "'max_new_tokens' must be int"),
+        ({"top_k": -1}, "top_k is -1; it must be 0 for all tokens, or positive"),
+        ({"min_p": 1}, "min_p is 1.0; it must be at least 0 and below 1"),
+        ({"num_beams": 0}, "num_beams is 0; it must be at least 1"),
+        ({"length_penalty": float("inf")}, "length_penalty is inf; it must be a number"),
+        ({"reader": "odd"}, "reader is odd; it must be one of prompt, items"),
+        ({"variants": [["fr", {}]]}, "it must be for one of zh, tags"),
+        ({"variants": [["zh", {"user": "no"}]]}, "must hold {prompt} once"),
         ({"repetition_penalty": 0}, "repetition_penalty is 0.0; it must be positive"),
         ({"examples": [["alone"]]}, "must have 2 entries"),
         ({"user": "no place"}, "must hold {prompt} once"),
@@ -44,6 +51,36 @@ def test_a_file_that_is_no_object_is_one_line(tmp_path: Path, text: str, message
     (tmp_path / "t2x.json").write_text(text)
     with pytest.raises(T2XError, match=message):
         read_template(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tags"),
+    [
+        ("1girl, solo, long hair", True),
+        ("1girl, solo,long_hair,", True),
+        ("masterpiece, best quality, cat ears", True),
+        ("a cat, a dog, a bus", False),
+        ("cat, dog", False),
+        ("a cat sits on the mat, warm light, dusk", False),
+        ("Sunset. Waves, boats, birds", False),
+        ("one very long phrase of words, b, c", False),
+        ("", False),
+        (",,,", False),
+    ],
+)
+def test_a_list_of_tags_is_told_from_a_sentence(prompt: str, tags: bool) -> None:
+    assert is_tag_list(prompt) is tags
+
+
+def test_a_variant_is_chosen_by_the_prompt() -> None:
+    values = {"system": "S {style}", "variants": [["zh", {"system": "Z {style}", "style": "z"}]]}
+    template = Template.from_dict(values)
+    assert template.for_prompt("a cat").instructions == f"S {STYLE}"
+    assert template.for_prompt("一只猫").instructions == "Z z"
+    styled = template.in_style("tags", chinese="标签")
+    assert styled.for_prompt("a cat").instructions == "S tags"
+    assert styled.for_prompt("一只猫").instructions == "Z 标签"
+    assert hash(template) == hash(Template.from_dict(values))
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
