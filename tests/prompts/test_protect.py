@@ -15,7 +15,7 @@ SYNTAX = {
     "embedding:easynegative.pt": "embedding",
     "--ar 16:9": "flag",
     "[cat:dog:0.5]": "schedule",
-    "[cat|dog]": "schedule",
+    "[cat|dog]": "alternation",
     "{red|blue|3$$green}": "variant",
     "__animals/pets__": "wildcard",
     '"OPEN 24/7"': "quote",
