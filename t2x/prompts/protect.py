@@ -59,16 +59,24 @@ class Protected:
         """Every protected span of every region, in order."""
         return tuple(s for p in self.pieces if isinstance(p, Region) for s in p.spans)
 
+    @property
+    def unmarked(self) -> str:
+        """The original without the marks of ``<rewrite:...>``, which no generator knows."""
+        return "".join(p if isinstance(p, str) else p.original for p in self.pieces)
+
     def restore(self, answers: Sequence[str]) -> str:
         """Put every span back into the model's ``answers``, one per region in order.
 
-        An answer that is its region's source gives the region's own bytes. A stand-in that the
+        An answer that is its region's source gives the region's own bytes, and if all are, the
+        whole is the original, marks of ``<rewrite:...>`` included. A stand-in that the
         model lost stays lost: ``broken`` tells. A phrase that it doesn't say goes to the end.
         Parentheses that it wrote are escaped when the prompt is ``weighted``. ValueError if there
         are more or fewer answers than ``sources``.
         """
         if len(answers) != len(self.sources):
             raise ValueError(f"{len(answers)} answers for {len(self.sources)} sources; give one each")
+        if tuple(answers) == self.sources:
+            return self.original
         left = iter(answers)
         parts: list[str] = []
         for piece in self.pieces:

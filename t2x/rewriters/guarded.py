@@ -93,7 +93,7 @@ class Guarded:
         original = protected.original
         base = Rewrite(
             original,
-            original,
+            protected.unmarked,
             reasoning="\n".join(p.reasoning for p in parts if p.reasoning),
             seed=seed,
             model_id=self.model_id,
@@ -107,10 +107,12 @@ class Guarded:
             return self._give_back(
                 base, "failed", before or (Check("completion", False, "no answer"),)
             )
-        answers = [_one_paragraph(part) for part in parts]
+        answers = [
+            p.original if says_the_same(p.original, a) else a
+            for p, a in zip(parts, map(_one_paragraph, parts), strict=True)
+        ]
         negative = ", ".join(dict.fromkeys(p.negative for p in parts if p.negative.strip()))
-        same = all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True))
-        if same and not negative:
+        if all(p.original == a for p, a in zip(parts, answers, strict=True)) and not negative:
             return self._give_back(
                 base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
             )
