@@ -1,4 +1,4 @@
-"""Terminals of the prompt grammar (``t2x.prompts.grammar``): what is one piece and holds no other.
+"""Terminals of the prompt grammar (``t2x.prompts.syntax``): what is one piece and holds no other.
 
 Every rule looks at a bounded stretch of text or at a table made in one pass, so that scanning
 costs time in proportion to the text, whatever it holds.
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from t2x.prompts.quotes import OPENING, WORD, QuoteScanner
+from t2x.prompts.quotations import OPENING, WORD, QuoteScanner
 
 __all__ = ["NUMBER", "Lexer", "Node"]
 
@@ -188,12 +188,7 @@ class Lexer:
         bracket = text[at + 1 : at + 2]
         if bracket == "" or bracket not in _ESCAPED:
             return None
-        end = at + 2
-        if bracket in "([{":
-            closer = "\\" + _ESCAPED[_ESCAPED.index(bracket) + 1]
-            close = text.find(closer, at + 2, at + _MAX_ESCAPE)
-            if close >= 0 and "\n" not in text[at:close]:
-                end = close + 2
+        end = self._escaped_end(at)
         word = _LAST_WORD.search(text, max(floor, at - 81), at) if end > at + 2 else None
         if word is None:
             return Node("escape", at, end)
@@ -201,6 +196,23 @@ class Lexer:
         if not shown.strip("'-_"):
             return Node("escape", at, end)
         return Node("escape", word.start(), end, (word.start(), word.start() + len(shown)))
+
+    def _escaped_end(self, at: int) -> int:
+        r"""After the partner of the escaped bracket at ``at``, and after those that follow it, as
+        in ``x \(a\) \(b\)``; after the bracket itself if it has none.
+        """
+        text, end, opens = self.text, at + 2, re.compile(r"[ _]?\\[(\[{]")
+        while text[at + 1] in "([{":
+            closer = "\\" + _ESCAPED[_ESCAPED.index(text[at + 1]) + 1]
+            close = text.find(closer, at + 2, at + _MAX_ESCAPE)
+            if close < 0 or "\n" in text[at:close]:
+                break
+            end = close + 2
+            following = opens.match(text, end)
+            if following is None:
+                break
+            at = following.end() - 2
+        return end
 
     def _flag(self, at: int, *, nested: bool) -> Node | None:
         text = self.text

@@ -1,6 +1,6 @@
 r"""Takes what a language model must not touch out of a prompt and puts it back byte for byte.
 
-``t2x.prompts.grammar`` reads the prompt; here its nodes become spans. Three forms leave the text.
+``t2x.prompts.syntax`` reads the prompt; here its nodes become spans. Three forms leave the text.
 A *tag* means nothing inside the sentence (``<lora:x:0.8>``, ``embedding:x``, ``--ar 16:9``): the
 model sees nothing of it, and it returns at the start or at the end. A *phrase* is shown as its
 plain words: ``(red car:1.2)``, ``[dull]`` and ``miku \(vocaloid\)``. An *item* stands for something
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from t2x.prompts import restore
-from t2x.prompts.grammar import Node, marks, parse, walk
+from t2x.prompts.syntax import Node, marks, parse, walk
 from t2x.prompts.spans import Region, Span, StandIns, read_region
 
 __all__ = ["Protected", "Region", "Span", "protect", "syntax"]

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from t2x.prompts.quotes import QUOTE_MARKS, SPACELESS, WORD
+from t2x.prompts.quotations import QUOTE_MARKS, SPACELESS, WORD
 
 if TYPE_CHECKING:
     from t2x.prompts.spans import Region, Span
@@ -27,6 +27,7 @@ _PLAIN_BRACKET = re.compile(r"(?<!\\)[()]")
 _CLOSING_MARK = re.compile(rf"([.,;:!?]?)[{re.escape(QUOTE_MARKS)}]")
 _LONGEST_PHRASE = 256  # tokens; a longer phrase is not looked for, and goes to the end
 _END = ""
+_FEW = 4
 
 
 def stand_in_name(name: str, text: str) -> str:
@@ -183,6 +184,9 @@ def occurrences(names: Iterable[str], text: str) -> Counter[str]:
     for match in re.finditer(f"[{re.escape(firsts)}]", text):
         at = match.start()
         for length, group in by_head.get(text[at : at + 2], {}).items():
+            if len(group) <= _FEW:  # no copy of what is long
+                counts.update(name for name in group if text.startswith(name, at))
+                continue
             piece = text[at : at + length]
             if piece in group:
                 counts[piece] += 1

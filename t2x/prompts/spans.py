@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from t2x.prompts.grammar import Node
-from t2x.prompts.quotes import WORD
+from t2x.prompts.syntax import Node
+from t2x.prompts.quotations import WORD
 from t2x.prompts.restore import stand_in_name
 
 __all__ = ["Region", "Span", "StandIns", "read_region"]
@@ -34,7 +34,7 @@ _CLOSES_UP = ",;.!?:\n"  # no blank before these
 class Span:
     """A protected piece: its ``kind``, its exact ``text`` and what the model sees instead.
 
-    Kinds are those of ``t2x.prompts.grammar``. ``leading`` says that nothing but tags came before
+    Kinds are those of ``t2x.prompts.syntax``. ``leading`` says that nothing but tags came before
     it, ``comma`` that a comma stands beside it, ``at`` where in its region's source the stand-in
     is.
     """
