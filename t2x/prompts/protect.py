@@ -88,6 +88,10 @@ class Protected:
                 parts.append(restore.restore_region(piece, answer, escape=self.weighted))
         return "".join(parts)
 
+    def nameless(self, text: str) -> str:
+        """``text`` of a model without names of items, which are words of no language."""
+        return restore.without_stand_ins(self.names, text)
+
     def unplaced(self, answer: str) -> list[Span]:
         """Weighted phrases that ``answer`` has less often than the prompt: ``restore`` puts them at
         the end.

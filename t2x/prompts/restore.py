@@ -16,7 +16,14 @@ from t2x.prompts.quotations import QUOTE_MARKS, SPACELESS, WORD
 if TYPE_CHECKING:
     from t2x.prompts.spans import Region, Span
 
-__all__ = ["missing_phrases", "occurrences", "restore_region", "stand_in_name", "stand_ins_in"]
+__all__ = [
+    "missing_phrases",
+    "occurrences",
+    "restore_region",
+    "stand_in_name",
+    "stand_ins_in",
+    "without_stand_ins",
+]
 
 Phrase: TypeAlias = "tuple[str, ...]"
 Place: TypeAlias = "tuple[int, int]"
@@ -39,6 +46,11 @@ def stand_in_name(name: str, text: str) -> str:
 def stand_ins_in(names: Iterable[str], text: str) -> list[str]:
     """Everything in ``text`` that looks like a stand-in of one of ``names``."""
     return re.findall(rf"(?:{'|'.join(names)})[0-9]+", text, re.IGNORECASE)
+
+
+def without_stand_ins(names: Iterable[str], text: str) -> str:
+    """``text`` with a blank for everything that looks like a stand-in of one of ``names``."""
+    return re.sub(rf'"?(?:{"|".join(names)})[0-9]+"?', " ", text, flags=re.IGNORECASE)
 
 
 def restore_region(region: Region, answer: str, *, escape: bool) -> str:

@@ -10,12 +10,13 @@ from t2x.types import Rewrite
 
 __all__ = ["BAD_REWRITERS", "BadRewriter"]
 
+_QUOTE = '"'
 _NAMES = re.compile(r'"?(?:ITEM|TEXT)X*[0-9]+"?')
 
 
 def _mangled(prompt: str) -> str:
     """Names of stand-ins in other words, and tags of the model's own invention."""
-    text = _NAMES.sub(lambda m: f"the {m.group().strip(chr(34)).lower().rstrip('0123456789')}", prompt)
+    text = _NAMES.sub(lambda m: f"the {m.group().strip(_QUOTE).lower()[:4]}", prompt)
     return f"{text}, (masterpiece:1.4), [soft light|dusk] <lora:more_details:0.9>"
 
 
@@ -44,7 +45,9 @@ class BadRewriter:
 
     def __init__(self, name: str) -> None:
         if name not in BAD_REWRITERS:
-            raise UnknownNameError("bad rewriter", name, BAD_REWRITERS)
+            raise UnknownNameError(
+                f"{name!r} is no way to fail; known are: {', '.join(BAD_REWRITERS)}"
+            )
         self.model_id = f"bad-{name}"
         self._answer = BAD_REWRITERS[name]
 
