@@ -35,6 +35,7 @@ _CLOSING_MARK = re.compile(rf"([.,;:!?]?)[{re.escape(QUOTE_MARKS)}]")
 _LONGEST_PHRASE = 256  # tokens; a longer phrase is not looked for, and goes to the end
 _END = ""
 _FEW = 4
+_ENDS = tuple(".!?,;:")  # a comma adds nothing to these
 
 
 def stand_in_name(name: str, text: str) -> str:
@@ -73,16 +74,17 @@ def restore_region(region: Region, answer: str, *, escape: bool) -> str:
             told.add(number)
             at = end
     parts.append(own(answer[at:]))
-    first: list[str] = []
-    last: list[str] = []
+    whole = "".join(parts)
+    first = ""
     for number, span in enumerate(region.spans):
         if number in told or span.form == "item":
             continue
         if span.leading and span.form == "tag":
-            first += (span.text, ", " if span.comma else " ")
+            first += span.text + (", " if span.comma else " ")
         else:
-            last += (", " if span.comma or span.form == "phrase" else " ", span.text)
-    return "".join([*first, *parts, *last]).strip()
+            comma = span.comma or span.form == "phrase"
+            whole += (", " if comma and whole[-1:] not in _ENDS else " ") + span.text
+    return (first + whole).strip()
 
 
 def _stand_ins(spans: Sequence[Span], answer: str) -> list[Splice]:
