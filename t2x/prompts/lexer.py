@@ -18,28 +18,30 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
 _TAG_HEAD = r"<[A-Za-z_][\w.-]{0,60}(?:\[[^\[\]<>\n]{0,60}\])?:"
 _MARK = "<rewrite:"
 # Tags that stand for words of the sentence (SwarmUI); all others are instructions beside it.
-_CHOICES = frozenset(
-    "random wildcard wc alternate alt fromto repeat var macro setvar setmacro trigger".split()
-)
+_CHOICES = frozenset((
+    "random", "wildcard", "wc", "alternate", "alt", "fromto", "repeat", "var", "macro", "setvar",
+    "setmacro", "trigger"
+))  # fmt: skip
 _NEGATIVE = (
-    r"(?<!\w)(?i:neg(?:ative)?[ _]prompt|negative[rs]? prompt|prompt n[e\u00e9]gati(?:vo|f)"
-    r"|\u043d\u0435\u0433\u0430\u0442\u0438\u0432\u043d\u044b\u0439 \u043f\u0440\u043e\u043c\u043f\u0442)"
-    r"\s{0,9}[:\uff1a]"
-    r"|(?:[\u8d1f\u53cd]\u9762|[\u8d1f\u53cd]\u5411|\u5426\u5b9a)\u63d0\u793a\u8bcd?\s{0,9}[:\uff1a]"
-    r"|\u30cd\u30ac\u30c6\u30a3\u30d6\u30d7\u30ed\u30f3\u30d7\u30c8\s{0,9}[:\uff1a]"
-    r"|(?m:^)[ \t]{0,9}(?i:negative)[ \t]{0,9}[:\uff1a]"
+    r"(?<!\w)(?i:neg(?:ative)?[ _]prompt|negative[rs]? prompt|prompt n[eé]gati(?:vo|f)"
+    r"|негативный промпт)\s{0,9}[:：]"
+    r"|(?:[负反]面|[负反]向|否定)提示词?\s{0,9}[:：]|ネガティブプロンプト\s{0,9}[:：]"
+    r"|(?m:^)[ \t]{0,9}(?i:negative)[ \t]{0,9}[:：]"
 )
 _SETTINGS = r"(?m:^)[ \t]{0,9}Steps:[ \t]*\d+|(?<!\S)Steps:[ \t]*\d+,[ \t]*Sampler:"
 # Words that cut a prompt into parts drawn on their own; weights of AND and of "::" belong to them.
 _BREAK = r"(?<![\w:])(?:BREAK|ADD(?:COMM|BASE|COL|ROW))(?![\w:])"
 _AND = r"(?<!\w)AND(?:_PERP|_SALT|_TOPK)?(?!\w)"
 _MULTI = rf"(?<=\S)::(?:{NUMBER})?(?=\s|$)"
-_LONG_FLAGS = frozenset("no n neg negative negative_prompt".split())
-_FLAGS = frozenset(
-    "ar aspect v version niji style stylize s chaos c no q quality seed iw sref cref oref cw sw ow "
-    "weird w tile stop video raw p profile repeat r fast relax turbo".split()
-)
-_BARE_FLAGS = frozenset("tile video raw fast relax turbo hd test loop draft".split())
+_LONG_FLAGS = frozenset(("no", "n", "neg", "negative", "negative_prompt"))
+_FLAGS = frozenset((
+    "ar", "aspect", "v", "version", "niji", "style", "stylize", "s", "chaos", "c", "no", "q",
+    "quality", "seed", "iw", "sref", "cref", "oref", "cw", "sw", "ow", "weird", "w", "tile", "stop",
+    "video", "raw", "p", "profile", "repeat", "r", "fast", "relax", "turbo",
+))  # fmt: skip
+_BARE_FLAGS = frozenset((
+    "tile", "video", "raw", "fast", "relax", "turbo", "hd", "test", "loop", "draft",
+))  # fmt: skip
 _FLAG = re.compile(r"(?:--|\u2014)([A-Za-z][\w-]{0,60})")
 _FLAG_VALUE = re.compile(r"[ \t]{1,9}(?!-(?:-|[A-Za-z]))[\w.:,/+-]{0,300}\w")
 _FLAG_LIST = re.compile(r"(?:[ \t]{1,9}(?:https?://[^\s,]{1,500}|\d[\w.:]{0,60}))*")

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from t2x.prompts import restore
-from t2x.prompts.syntax import Node, marks, parse, walk
 from t2x.prompts.spans import Region, Span, StandIns, read_region
+from t2x.prompts.syntax import Node, marks, parse, walk
 
 __all__ = ["Protected", "Region", "Span", "protect", "syntax"]
 
@@ -74,7 +74,9 @@ class Protected:
         are more or fewer answers than ``sources``.
         """
         if len(answers) != len(self.sources):
-            raise ValueError(f"{len(answers)} answers for {len(self.sources)} sources; give one each")
+            raise ValueError(
+                f"{len(answers)} answers for {len(self.sources)} sources; give one each"
+            )
         if tuple(answers) == self.sources:
             return self.original
         left = iter(answers)
@@ -105,7 +107,9 @@ class Protected:
         if not self.regions:
             return []
         names = dict.fromkeys(span.text for span in self.spans)
-        kept = (p if isinstance(p, str) else "\0".join(s.text for s in p.spans) for p in self.pieces)
+        kept = (
+            p if isinstance(p, str) else "\0".join(s.text for s in p.spans) for p in self.pieces
+        )
         least = restore.occurrences(names, "\0".join(kept))
         # Quotation marks of two neighbours can look like a third quotation.
         most = least | restore.occurrences(names, self.original)

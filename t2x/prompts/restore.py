@@ -103,9 +103,10 @@ def _stand_ins(spans: Sequence[Span], answer: str) -> list[Splice]:
         if number is None:
             continue
         (start, end), text = match.span(), spans[number].text
-        if spans[number].kind == "quote" and start and answer[start - 1] in QUOTE_MARKS:
-            if closing := _CLOSING_MARK.match(answer, end):  # "TEXT1," as American printers do
-                start, end, text = start - 1, closing.end(), text + closing.group(1)
+        closing = _CLOSING_MARK.match(answer, end) if spans[number].kind == "quote" else None
+        if closing and start and answer[start - 1] in QUOTE_MARKS:
+            # "TEXT1," as American printers do: the comma comes after.
+            start, end, text = start - 1, closing.end(), text + closing.group(1)
         found.append((start, end, number, text))
     return found
 
@@ -163,10 +164,10 @@ def _find(phrases: Iterable[Phrase], text: str) -> dict[Phrase, list[Place]]:
     tree: dict[str, Any] = {}
     for phrase in phrases:
         if 0 < len(phrase) <= _LONGEST_PHRASE:
-            branch = tree
+            leaf = tree
             for token in phrase:
-                branch = branch.setdefault(token, {})
-            branch[_END] = phrase
+                leaf = leaf.setdefault(token, {})
+            leaf[_END] = phrase
     found: dict[Phrase, list[Place]] = defaultdict(list)
     if not tree:
         return found
@@ -175,8 +176,8 @@ def _find(phrases: Iterable[Phrase], text: str) -> dict[Phrase, list[Place]]:
     while at < len(tokens):
         branch, best, end = tree, None, at
         for i in range(at, len(tokens)):
-            branch = branch.get(tokens[i][0])
-            if branch is None:
+            branch = branch.get(tokens[i][0], {})
+            if not branch:
                 break
             if _END in branch:
                 best, end = branch[_END], i + 1

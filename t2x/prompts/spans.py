@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from t2x.prompts.syntax import Node
 from t2x.prompts.quotations import WORD
 from t2x.prompts.restore import stand_in_name
+from t2x.prompts.syntax import Node
 
 __all__ = ["Region", "Span", "StandIns", "read_region"]
 

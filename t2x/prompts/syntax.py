@@ -110,9 +110,7 @@ class _Parser:
             at = self._bracket(found.start()) if rule == "bracket" else self._step(rule, found)
         if any(node.kind == "and" for node in self.nodes):
             self._weight_of_the_last_part()
-        return tuple(
-            Node("break", n.start, n.end) if n.kind == "and" else n for n in self.nodes
-        )
+        return tuple(Node("break", n.start, n.end) if n.kind == "and" else n for n in self.nodes)
 
     def _step(self, rule: str, found: re.Match[str]) -> int:
         at = found.start()
@@ -125,7 +123,9 @@ class _Parser:
         node = self.lexer.atom(rule, at, floor=floor, nested=bool(self.stack))
         if node is None:
             pair = self.text[at : at + 2]
-            return at + 2 if pair == '""' or (pair[:1] == "\\" and pair[1:] in _ESCAPABLE) else at + 1
+            return (
+                at + 2 if pair == '""' or (pair[:1] == "\\" and pair[1:] in _ESCAPABLE) else at + 1
+            )
         if node.kind in ("negative", "settings"):  # what is open here is not closed before it
             self.stack.clear()
             self.waiting.clear()

@@ -134,7 +134,10 @@ def test_a_bracket_of_another_kind_turns_what_is_open_into_text() -> None:
 
 def test_atoms_win_over_brackets_and_over_each_other() -> None:
     # sd-dynamic-prompts#685
-    assert tree("<lora:a__b__c:1> __d__") == [("network", "<lora:a__b__c:1>"), ("wildcard", "__d__")]
+    assert tree("<lora:a__b__c:1> __d__") == [
+        ("network", "<lora:a__b__c:1>"),
+        ("wildcard", "__d__"),
+    ]
     assert tree('("a) b":1.2)') == [("weight", '("a) b":1.2)', [("quote", '"a) b"')])]
     assert tree("(\\(a\\):1.2)") == [("weight", "(\\(a\\):1.2)", [("escape", "\\(a\\)")])]
     assert tree("(https://a.b)") == [("group", "(https://a.b)", [("url", "https://a.b")])]

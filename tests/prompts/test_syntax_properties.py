@@ -10,9 +10,9 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from t2x.prompts.syntax import Node, marks, parse
 from t2x.prompts.protect import Region, protect, syntax
 from t2x.prompts.restore import occurrences
+from t2x.prompts.syntax import Node, marks, parse
 
 FIXED = settings(
     derandomize=True,
@@ -33,9 +33,10 @@ WHOLE = (
     "1.2::w::", "hot::2 ", "\nNegative prompt: bad, (x:1.3)", "\nSteps: 20, Sampler: Euler",
     "<rewrite:a cat>",
 )  # fmt: skip
-LOOSE = tuple("()[]{}<>|:\\\"'`“”„‚‘’«»「」_-,. \n\t$") + (
-    "__", "--", "<a:", "<rewrite:", ":1.2)", "embedding:", "http://", "BREAK", "AND", "::", "\\\\",
-    "\0", "\u200d",
+LOOSE = (
+    *"()[]{}<>|:\\\"'`“”„‚‘’«»「」_-,. \n\t$", "__", "--", "<a:", "<rewrite:",
+    ":1.2)", "embedding:", "http://",
+    "BREAK", "AND", "::", "\\\\", "\0", "\u200d",
 )  # fmt: skip
 ENDINGS = ("", " ", ", ")
 PIECES = [
@@ -139,5 +140,7 @@ def test_a_lost_or_doubled_stand_in_is_named(prompt: str, doubled: bool) -> None
             if prompt.count(text) > sum(s.text == text for s in guarded.spans):
                 continue  # the same bytes stand elsewhere as well
             answers = list(guarded.sources)
-            answers[i] = f"{region.source} by {name}" if doubled else region.source.replace(name, "", 1)
+            answers[i] = (
+                f"{region.source} by {name}" if doubled else region.source.replace(name, "", 1)
+            )
             assert text in guarded.broken(guarded.restore([f"view of {a}" for a in answers]))
