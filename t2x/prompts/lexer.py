@@ -32,7 +32,7 @@ _SETTINGS = r"(?m:^)[ \t]{0,9}Steps:[ \t]*\d+|(?<!\S)Steps:[ \t]*\d+,[ \t]*Sampl
 # Words that cut a prompt into parts drawn on their own; weights of AND and of "::" belong to them.
 _BREAK = r"(?<![\w:])(?:BREAK|ADD(?:COMM|BASE|COL|ROW))(?![\w:])"
 _AND = r"(?<!\w)AND(?:_PERP|_SALT|_TOPK)?(?!\w)"
-_MULTI = rf"(?<=\S)::(?:{NUMBER})?(?=\s|$)"
+_PART = rf"(?<=\S)::(?:{NUMBER})?(?=\s|$)"
 _LONG_FLAGS = frozenset(("no", "n", "neg", "negative", "negative_prompt"))
 _FLAGS = frozenset((
     "ar", "aspect", "v", "version", "niji", "style", "stylize", "s", "chaos", "c", "no", "q",
@@ -61,12 +61,12 @@ _SIMPLE = {
     "numeric": rf"(?<![\w.]){NUMBER}::(?=\S)(?P<body>[^:\n]{{1,300}})::",
     "settings": rf"(?:{_SETTINGS})(?s:.*)",
     "break": _BREAK,
-    "multi": _MULTI,
+    "part": _PART,
 }
 _RULES = {name: re.compile(pattern) for name, pattern in _SIMPLE.items()}
 _STARTS = {
     "bracket": r"[()\[\]{}]",
-    "multi": _MULTI,
+    "part": _PART,
     "sign": r"[|:]",
     "escape": r"\\",
     "angle": "<",
@@ -142,7 +142,7 @@ class Lexer:
             return None
         if rule == "numeric":
             return Node("weight", at, found.end(), found.span("body"))
-        return Node("break" if rule == "multi" else rule, at, found.end())
+        return Node(rule, at, found.end())
 
     def marks(self) -> list[Node]:
         """The outermost ``<rewrite:...>`` that are closed."""

@@ -7,13 +7,14 @@ plain words: ``(red car:1.2)``, ``[dull]`` and ``miku \(vocaloid\)``. An *item* 
 inside the sentence and is shown as a name such as ``ITEM1`` or ``"TEXT1"``: ``[cat:dog:0.5]``,
 ``{a|b}``, ``__animal__``, a URL, quoted text.
 
-``BREAK``, ``AND`` and ``::`` cut a prompt into regions that are rewritten on their own; a negative
-part ("Negative prompt: ...") and the settings below it stay as they are. With ``<rewrite:...>`` in
+``BREAK``, ``AND`` and ``::`` cut a prompt into regions that are rewritten on their own; what is
+ruled out ("Negative prompt: ...", a part of negative weight) and the settings stay as they are. With ``<rewrite:...>`` in
 a prompt, only what is marked is rewritten and the rest comes back as it was.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,8 @@ from t2x.prompts.syntax import Node, marks, parse, walk
 
 __all__ = ["Protected", "Region", "Span", "protect", "syntax"]
 
-_KEPT = ("break", "negative", "settings")
+_KEPT = ("break", "part", "negative", "settings")
+_MINUS = re.compile(r"\s*::?\s*-")  # the weight of what is ruled out
 # Whoever writes these draws with a generator that reads parentheses as weights.
 _WEIGHTED = (
     "network", "embedding", "weight", "escape", "schedule", "alternation", "variant", "break",
@@ -164,7 +166,10 @@ def _cut(
             own.append(node)
             continue
         before = text[at : node.start].rstrip()
-        yield from _region(text, at, at + len(before), own, names=names, weighted=weighted)
+        if _MINUS.match(text, node.start, node.end):
+            yield before
+        else:
+            yield from _region(text, at, at + len(before), own, names=names, weighted=weighted)
         following = tree[number + 1].start if number + 1 < len(tree) else len(text)
         after = text[node.end : following]
         end = node.end + len(after) - len(after.lstrip())

@@ -22,6 +22,7 @@ __all__ = ["Region", "Span", "StandIns", "read_region"]
 Form: TypeAlias = Literal["tag", "phrase", "item"]
 
 _TAGS = ("network", "embedding", "flag")
+_SILENT = (*_TAGS, "break", "part", "negative", "settings")
 _PHRASES = ("weight", "escape", "group")
 _RUN = re.compile(rf"{WORD}*")
 _LETTER = re.compile(WORD)
@@ -157,7 +158,8 @@ def _run_before(text: str, start: int, end: int) -> int:
 
 def _span(text: str, piece: _Piece, names: StandIns, *, leading: bool) -> Span:
     node, covered = piece.node, text[piece.start : piece.end]
-    if node.kind in _TAGS or (node.kind == "url" and leading):  # a picture to start from
+    start_picture = node.kind == "url" and leading
+    if node.kind in _TAGS or start_picture or _is_ruled_out(text, node):
         return Span(node.kind, covered, leading=leading)
     kind = "weight" if node.kind == "group" else node.kind
     if node.kind in _PHRASES and not piece.merged:
@@ -173,6 +175,12 @@ def _span(text: str, piece: _Piece, names: StandIns, *, leading: bool) -> Span:
     return Span(kind, covered, names.give(kind), "item", leading)
 
 
+def _is_ruled_out(text: str, node: Node) -> bool:
+    """Whether ``node`` is a weight below zero: a model must not tell of what it holds."""
+    start, end = node.body
+    return node.kind == "weight" and "-" in text[node.start : start] + text[end : node.end]
+
+
 def _words(text: str, node: Node, names: StandIns) -> tuple[str, bool]:
     """Words of a phrase without syntax, items in it by name; and whether it has any of its own."""
     shown: list[str] = []
@@ -184,10 +192,10 @@ def _words(text: str, node: Node, names: StandIns) -> tuple[str, bool]:
             plain = _SIGNS.sub("", part)
             own = own or has_words(plain)
             shown.append(plain)
+        elif part.kind in _SILENT or _is_ruled_out(text, part):
+            shown.append(" ")
         elif part.kind in _PHRASES:
             left.extend(reversed(list(_inside(text, part))))
-        elif part.kind in (*_TAGS, "break", "negative", "settings"):
-            shown.append(" ")
         else:
             shown.append(names.give(part.kind))
     return re.sub(r"\s+", " ", "".join(shown)).strip(" ,"), own

@@ -5,19 +5,19 @@ read. In EBNF, with ``?...?`` for terminals that ``t2x.prompts.lexer`` describes
 
     prompt      = body | kept, mark, kept, { mark, kept } ;      with a mark, all else is kept
     mark        = "<rewrite:", body, ">" ;
-    body        = part, { break, part }, [ negative, [ positive ] ], [ settings ] ;
-    break       = [ weight ], "AND" | "BREAK" | "::", [ number ] ;
+    body        = text, { cut, text }, [ negative, [ positive ] ], [ settings ] ;
+    cut         = [ ":", number ], "AND" | "BREAK" | "::", [ number ] ;
     negative    = "Negative prompt:", kept ;                     in several languages
-    positive    = "Prompt:", part ;
+    positive    = "Prompt:", text ;
     settings    = "Steps: ", number, kept ;                      as A1111 writes below a picture
-    part        = { item } ;
-    item        = weighted | soft | alternation | schedule | variant | group | atom | text ;
-    weighted    = "(", part, ":", number, ")" | "(", group, ")" | number, "::", text, "::" ;
-    group       = "(", part, ")" ;           a weight to a generator that reads weights, else text
-    soft        = "[", part, "]" ;           de-emphasis: no "|" or ":" of its own
-    alternation = "[", part, "|", part, { "|", part }, "]" ;
-    schedule    = "[", [ part, ":" ], part, ":", number, "]" ;   any other "[...:...]" as well
-    variant     = [ "$" ], "{", part, { "|", part }, "}" ;       "{2$$a|b}", "${x=...}" too
+    text        = { item } ;
+    item        = weighted | soft | alternation | schedule | variant | group | atom | ?words? ;
+    weighted    = "(", text, ":", number, ")" | "(", group, ")" | number, "::", ?words?, "::" ;
+    group       = "(", text, ")" ;           a weight to a generator that reads weights, else text
+    soft        = "[", text, "]" ;           de-emphasis: no "|" or ":" of its own
+    alternation = "[", text, "|", text, { "|", text }, "]" ;
+    schedule    = "[", [ text, ":" ], text, ":", number, "]" ;   any other "[...:...]" as well
+    variant     = [ "$" ], "{", text, { "|", text }, "}" ;       "{2$$a|b}", "${x=...}" too
     atom        = network | token | wildcard | embedding | quote | url | flag | escape ;
     network     = "<", name, ":", ?anything but ">", or tags?, ">" ;
     token       = "<", name, ">" ;                               of a learned concept
@@ -56,7 +56,7 @@ def parse(text: str) -> tuple[Node, ...]:
     """Nodes of ``text`` from left to right; what no node covers is plain text.
 
     Kinds: network, token, wildcard, embedding, quote, url, flag, escape, weight (with soft ones),
-    group, schedule, alternation, variant, break, negative, settings.
+    group, schedule, alternation, variant, break, part, negative, settings.
     """
     return _Parser(text).parse()
 

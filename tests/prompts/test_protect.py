@@ -210,6 +210,23 @@ def test_a_negative_part_comes_back_in_its_place() -> None:
     assert flags.restore(["a wide beach"]) == "a wide beach --no people, (boats:1.2) --ar 16:9"
 
 
+def test_what_has_a_negative_weight_is_not_told_to_the_model() -> None:
+    guarded = protect("a bee, (blur:-0.5), on a (red (petal:-1) flower:1.1) -1::fog::")
+    assert guarded.sources == ("a bee, on a red flower",)
+    text = guarded.restore(["a fat bee on a red flower"])
+    assert text == "a fat bee on a (red (petal:-1) flower:1.1), (blur:-0.5) -1::fog::"
+    parts = protect("a vase:: flowers::-0.5 a table")
+    assert parts.sources == ("a vase", "a table")
+    assert parts.restore(["a tall vase", "a table"]) == "a tall vase:: flowers::-0.5 a table"
+    both = protect("a cat AND a dog :-0.6")
+    assert both.sources == ("a cat",)
+    assert both.restore(["a fat cat"]) == "a fat cat AND a dog :-0.6"
+
+
+def test_midjourney_reads_no_weights_in_parentheses() -> None:
+    assert protect("hot::2 dog").restore(["hot (red)", "dog"]) == "hot (red)::2 dog"
+
+
 def test_a_conjunction_keeps_its_weights() -> None:
     guarded = protect("a cat :1.2 AND a dog :0.8")
     assert guarded.sources == ("a cat", "a dog")

@@ -149,7 +149,7 @@ def test_parts_of_a_prompt_and_their_weights() -> None:
         ("break", " :1.2 AND"), ("break", "AND_PERP"), ("break", " :0.8\n"),
         ("negative", "Negative prompt: d\n"), ("settings", "Steps: 2, Sampler: e"),
     ]  # fmt: skip
-    assert tree("hot::2 dog::") == [("break", "::2"), ("break", "::")]
+    assert tree("hot::2 dog::") == [("part", "::2"), ("part", "::")]
     assert tree("NASA AND a rocket") == [("break", "AND")]
 
 
