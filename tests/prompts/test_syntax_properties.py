@@ -143,4 +143,6 @@ def test_a_lost_or_doubled_stand_in_is_named(prompt: str, doubled: bool) -> None
             answers[i] = (
                 f"{region.source} by {name}" if doubled else region.source.replace(name, "", 1)
             )
+            if text.replace("\\", "") in answers[i]:
+                continue  # an answer's own bracket comes out as the lost one, escaped
             assert text in guarded.broken(guarded.restore([f"view of {a}" for a in answers]))
