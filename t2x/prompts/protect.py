@@ -8,8 +8,9 @@ inside the sentence and is shown as a name such as ``ITEM1`` or ``"TEXT1"``: ``[
 ``{a|b}``, ``__animal__``, a URL, quoted text.
 
 ``BREAK``, ``AND`` and ``::`` cut a prompt into regions that are rewritten on their own; what is
-ruled out ("Negative prompt: ...", a part of negative weight) and the settings stay as they are. With ``<rewrite:...>`` in
-a prompt, only what is marked is rewritten and the rest comes back as it was.
+ruled out ("Negative prompt: ...", a part of negative weight) and the settings stay as they are.
+With ``<rewrite:...>`` in a prompt, only what is marked is rewritten and the rest comes back as it
+was.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ class Guarded:
     """Wraps any rewriter so that what it returns is safe to draw.
 
     Syntax and quoted text leave the prompt before the rewriter sees it and return byte for byte. A
-    proposal that fails a check is *reverted*: ``text`` is the user's prompt and ``checks`` hold the
-    reason; ``raw`` keeps what the model wrote. An accepted rewrite keeps its negative prompt and
-    its scores; those of several regions are named ``region1/NAME``, and so on.
+    proposal that fails a check is *reverted*: ``text`` is the user's prompt (without the marks of
+    ``<rewrite:...>``, which no generator knows) and ``checks`` hold the reason; ``raw`` keeps what
+    the model wrote. An accepted rewrite keeps its negative prompt and its scores; those of several
+    regions are named ``region1/NAME``, and so on.
 
     Args:
         rewriter: what proposes.

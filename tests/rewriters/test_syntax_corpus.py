@@ -85,7 +85,8 @@ def test_the_corpus_holds_every_construct() -> None:
         found |= kinds(parse(row["prompt"])) | {n.kind for n in marks(row["prompt"])}
     assert found == {
         "network", "token", "wildcard", "embedding", "quote", "url", "flag", "escape", "weight",
-        "group", "schedule", "alternation", "variant", "break", "part", "negative", "settings", "mark",
+        "group", "schedule", "alternation", "variant", "break", "part", "negative", "settings",
+        "mark",
     }  # fmt: skip
 
 
