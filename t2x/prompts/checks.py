@@ -214,7 +214,7 @@ def spans_intact(p: Proposal) -> Check:
     """Each protected span is in the text byte for byte, as often as the user wrote it."""
     lost = [s for s in p.protected.broken(p.text) if not _is_quote(p, s)]
     lost += [s.text for s in p.protected.unplaced(p.answer) if _told_apart(p, s.stand_in)]
-    return _check("spans_intact", (f"{span[:60]!r} is lost or doubled" for span in lost))
+    return _check("spans_intact", (f"{span[:60]!r} is lost, doubled or made up" for span in lost))
 
 
 def _told_apart(p: Proposal, phrase: str) -> bool:

@@ -118,7 +118,9 @@ class Protected:
         most = least | restore.occurrences(names, self.original)
         found = restore.occurrences(names, text)
         wrong = [name for name in names if not least[name] <= found[name] <= most[name]]
-        return wrong + list(dict.fromkeys(restore.stand_ins_in(self.names, text)))
+        own = set(restore.stand_ins_in(self.names, self.original))
+        invented = dict.fromkeys(restore.stand_ins_in(self.names, text))
+        return wrong + [name for name in invented if name not in own]
 
 
 def protect(prompt: str) -> Protected:

@@ -45,8 +45,10 @@ def stand_in_name(name: str, text: str) -> str:
 
 
 def stand_ins_in(names: Iterable[str], text: str) -> list[str]:
-    """Everything in ``text`` that looks like a stand-in of one of ``names``."""
-    return re.findall(rf"(?:{'|'.join(names)})[0-9]+", text, re.IGNORECASE)
+    """Everything in ``text`` that looks like a stand-in of one of ``names``, or like "Text 2", as
+    small models spell one that they make up.
+    """
+    return re.findall(rf"(?<!{WORD})(?:{'|'.join(names)})[ _-]?[0-9]+", text, re.IGNORECASE)
 
 
 def without_stand_ins(names: Iterable[str], text: str) -> str:

@@ -264,7 +264,8 @@ def test_quoted_text_is_verbatim_in_any_marks(marks: str) -> None:
 def test_a_name_that_stands_for_nothing_is_seen() -> None:
     assert protect("a cat").broken("a cat and ITEM1") == ["ITEM1"]
     assert protect("a cat").broken("a cat and 'text2'") == ["text2"]
-    assert protect("ITEM1").broken("a fat ITEM1") == []
+    assert protect("a cat").broken('a cat by "Text 2"') == ["Text 2"]
+    assert protect("ITEM1, text 2").broken("a fat ITEM1, text 2") == []
 
 
 def test_a_mark_leaves_with_what_it_marked() -> None:
