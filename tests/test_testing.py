@@ -7,7 +7,10 @@ import hashlib
 import pytest
 import torch
 
+from t2x.errors import UnknownNameError
 from t2x.testing import (
+    BAD_REWRITERS,
+    BadRewriter,
     FakeGenerator,
     FakeReward,
     FakeRewriter,
@@ -107,6 +110,17 @@ def test_fake_rewriter_is_a_rewriter():
     assert together[1] == alone[0]
     assert len({rewrite.text for rewrite in alone[0]}) == 3
     assert all(rewrite.text.startswith("a cat, ") for rewrite in alone[0])
+
+
+def test_bad_rewriters_are_rewriters():
+    for name in BAD_REWRITERS:
+        bad = BadRewriter(name)
+        assert isinstance(bad, Rewriter)
+        (first, second), _ = bad.rewrite(['a "TEXT1" sign', "b"], num_generations=2, seed=3)
+        assert first == second and first.seed == 3
+        assert name == "echo" or first.text != 'a "TEXT1" sign'
+    with pytest.raises(UnknownNameError, match="known are: echo"):
+        BadRewriter("good")
 
 
 def test_fake_generator_is_a_generator():

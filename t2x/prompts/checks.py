@@ -214,7 +214,7 @@ def spans_intact(p: Proposal) -> Check:
     """Each protected span is in the text byte for byte, as often as the user wrote it."""
     lost = [s for s in p.protected.broken(p.text) if not _is_quote(p, s)]
     lost += [s.text for s in p.protected.unplaced(p.answer) if _told_apart(p, s.stand_in)]
-    return _check("spans_intact", (f"{span[:60]!r} is lost or doubled" for span in lost))
+    return _check("spans_intact", (f"{span[:60]!r} is lost, doubled or made up" for span in lost))
 
 
 def _told_apart(p: Proposal, phrase: str) -> bool:
@@ -331,7 +331,7 @@ def scene_kept(p: Proposal) -> Check:
 
 def script_kept(p: Proposal) -> Check:
     """The rewrite is written in the script of the prompt."""
-    had, has = p.constraints.script, rules.script(p.answer)
+    had, has = (rules.script(p.protected.nameless(text)) for text in (p.source, p.answer))
     bad = [f"{had} became {has}"] if had and has and had != has else []
     return _check("script_kept", bad)
 
@@ -361,7 +361,7 @@ def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunct
     """
 
     def content_kept(p: Proposal) -> Check:
-        share = covered(p.meant, p.answer)
+        share = covered(*map(p.protected.nameless, (p.meant, p.answer)))
         if share >= minimum:
             return Check("content_kept", True)
         if p.similarity is not None and p.similarity(p.source, p.answer) >= similar:

@@ -33,9 +33,10 @@ class Guarded:
     """Wraps any rewriter so that what it returns is safe to draw.
 
     Syntax and quoted text leave the prompt before the rewriter sees it and return byte for byte. A
-    proposal that fails a check is *reverted*: ``text`` is the user's prompt and ``checks`` hold the
-    reason; ``raw`` keeps what the model wrote. An accepted rewrite keeps its negative prompt and
-    its scores; those of several regions are named ``region1/NAME``, and so on.
+    proposal that fails a check is *reverted*: ``text`` is the user's prompt (without the marks of
+    ``<rewrite:...>``, which no generator knows) and ``checks`` hold the reason; ``raw`` keeps what
+    the model wrote. An accepted rewrite keeps its negative prompt and its scores; those of several
+    regions are named ``region1/NAME``, and so on.
 
     Args:
         rewriter: what proposes.
@@ -112,7 +113,7 @@ class Guarded:
         original = protected.original
         base = Rewrite(
             original,
-            original,
+            protected.unmarked,
             reasoning="\n".join(p.reasoning for p in parts if p.reasoning),
             seed=seed,
             model_id=self.model_id,
@@ -126,10 +127,12 @@ class Guarded:
             return self._give_back(
                 base, "failed", before or (Check("completion", False, "no answer"),)
             )
-        answers = [_one_paragraph(part) for part in parts]
+        answers = [
+            p.original if says_the_same(p.original, a) else a
+            for p, a in zip(parts, map(_one_paragraph, parts), strict=True)
+        ]
         negative = ", ".join(dict.fromkeys(p.negative for p in parts if p.negative.strip()))
-        same = all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True))
-        if same and not negative:
+        if all(p.original == a for p, a in zip(parts, answers, strict=True)) and not negative:
             return self._give_back(
                 base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from t2x.testing.bad_rewriters import BAD_REWRITERS, BadRewriter
 from t2x.testing.contract import check_gradient, check_reward, check_truncation
 from t2x.testing.fakes import FakeGenerator, FakeReward, FakeRewriter
 from t2x.testing.models import (
@@ -23,7 +24,9 @@ from t2x.testing.models import (
 )
 
 __all__ = [
+    "BAD_REWRITERS",
     "WORDS",
+    "BadRewriter",
     "FakeGenerator",
     "FakeReward",
     "FakeRewriter",

@@ -112,6 +112,18 @@ def test_the_model_sees_neither_tags_nor_what_is_not_marked(scripted: Any) -> No
     assert {r.status for r in results} == {"accepted"}
 
 
+def test_a_mark_never_reaches_the_generator(judge: Any) -> None:
+    result = judge("best, <rewrite:a dog>", "")
+    assert (result.status, result.text) == ("reverted", "best, a dog")
+    assert judge("best, <rewrite:a dog>", "a dog").text == "best, a dog"
+
+
+def test_names_of_items_are_words_of_no_language(judge: Any) -> None:
+    result = judge('a {red|blue} door, "OPEN"', '一扇门 ITEM1 "TEXT2"')
+    assert {"script_kept", "content_kept"} <= set(failed(result))
+    assert failed(judge("a {red|blue} door", "a house of ITEM1")) == ["content_kept"]
+
+
 # diffusion-pipe#181, diffusers#9763
 def test_budget_is_counted_by_the_target_and_reported_per_encoder(judge: Any) -> None:
     budget = TokenBudget({"clip": (tiny_clip_tokenizer(24), None)})
