@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from t2x.prompts.constraints import stem
+from t2x.prompts.forms import stem
 
 log = logging.getLogger(__name__)
 

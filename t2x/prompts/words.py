@@ -1,4 +1,7 @@
-"""Word tables behind ``t2x.prompts.constraints``: numbers, colours, styles, empty words."""
+"""English word tables of the checks: numbers, colours, styles, empty words.
+
+Which words name one thing, and what says that something is absent: ``t2x.prompts.synonyms``.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ __all__ = [
     "SOFT_NUMBERS",
     "STOP_WORDS",
     "STYLE_FAMILY",
+    "TELLING_COLOURS",
+    "words",
 ]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """Split a table of words."""
     return frozenset(text.split())
 
 
@@ -39,6 +45,13 @@ NUMBER_WORDS: dict[str, int] = COUNTING_WORDS | {
     "triplets": 3,
     "quartet": 4,
     "quintet": 5,
+    "twosome": 2,
+    "foursome": 4,
+    "quadruplets": 4,
+    "sextet": 6,
+    "septet": 7,
+    "octet": 8,
+    "zero": 0,
     "dozen": 12,
     "hundred": 100,
     "thousand": 1000,
@@ -58,20 +71,56 @@ IRREGULAR_PLURALS = {
     "oxen": "ox",
     "teeth": "tooth",
     "women": "woman",
+    "people": "person",
+    "knives": "knife",
+    "wives": "wife",
+    "lives": "life",
+    "leaves": "leaf",
+    "wolves": "wolf",
+    "shelves": "shelf",
+    "loaves": "loaf",
+    "calves": "calf",
+    "elves": "elf",
+    "halves": "half",
+    "scarves": "scarf",
+    "thieves": "thief",
+    "dice": "die",
+    "cacti": "cactus",
+    "fungi": "fungus",
+    "octopi": "octopus",
+    "fishermen": "fisherman",
+    "firemen": "fireman",
+    "policemen": "policeman",
+    "snowmen": "snowman",
+    "businessmen": "businessman",
+    "grandchildren": "grandchild",
 }
 
+# Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red crimson scarlet ruby maroon burgundy vermilion cherry",
-    "orange": "orange amber tangerine apricot",
-    "yellow": "yellow golden lemon mustard canary",
-    "green": "green emerald jade lime olive teal mint",
-    "blue": "blue azure navy cobalt sapphire indigo cyan turquoise teal",
-    "purple": "purple violet lavender lilac indigo mauve plum",
-    "pink": "pink magenta fuchsia rose salmon",
-    "brown": "brown chocolate tan chestnut beige bronze",
-    "black": "black ebony jet onyx charcoal",
-    "white": "white ivory snowy alabaster",
-    "grey": "grey gray silver slate charcoal ashen",
+    "red": "red reddish crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
+    " cardinal garnet rust auburn russet brick claret oxblood",
+    "orange": "orange orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
+    " vermilion terracotta",
+    "yellow": "yellow yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
+    " sunflower honey flaxen",
+    "green": "green greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
+    " malachite viridian aquamarine verdant pistachio khaki",
+    "blue": "blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
+    " aquamarine ultramarine periwinkle denim",
+    "purple": "purple purplish violet lavender lilac indigo mauve plum magenta amethyst aubergine"
+    " eggplant periwinkle burgundy",
+    "pink": "pink pinkish magenta fuchsia rose salmon coral blush peach rosy",
+    "brown": "brown brownish chocolate tan chestnut beige bronze russet umber sepia mahogany hazel"
+    " caramel coffee khaki auburn taupe cinnamon copper brunette sienna walnut terracotta",
+    "black": "black blackish ebony jet onyx charcoal raven obsidian inky sable",
+    "white": "white whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
+    "grey": "grey gray greyish grayish silver slate charcoal ashen pewter gunmetal ash graphite"
+    " silvery taupe",
+    "beige": "beige cream tan sand khaki ecru ivory",
+    "gold": "gold golden gilded gilt",
+    "silver": "silver silvery",
+    "turquoise": "turquoise teal aqua aquamarine cyan",
 }
 COLOUR_FAMILIES: dict[str, frozenset[str]] = {
     word: frozenset(family for family, names in _COLOURS.items() if word in names.split())
@@ -79,10 +128,21 @@ COLOUR_FAMILIES: dict[str, frozenset[str]] = {
     for word in words.split()
 }
 # Nouns as often as colours: they satisfy a colour, but don't demand one.
-SOFT_COLOURS = _words(
+SOFT_COLOURS = words(
     """
     cherry amber lime olive mint plum rose salmon chocolate tan chestnut bronze jet slate charcoal
     ruby emerald jade sapphire golden silver lemon canary tangerine apricot snowy lavender mustard
+    gold coral peach ginger pumpkin rust copper cardinal garnet brick sage moss aqua denim honey
+    sunflower saffron pearl cream bone chalk ash raven obsidian onyx ivory ebony sable hazel caramel
+    coffee cinnamon walnut mahogany sand blush amethyst aubergine eggplant pistachio pewter graphite
+    terracotta gilded gilt silvery milky rosy verdant inky sepia turquoise claret sienna malachite
+    """
+)
+# Of these the ones that ask for the colour all the same when they stand before a noun.
+TELLING_COLOURS = words(
+    """
+    golden silver emerald ruby jade sapphire amber charcoal slate lavender ivory turquoise gold
+    coral cream ebony sage obsidian terracotta peach olive
     """
 )
 
@@ -103,7 +163,7 @@ STYLE_FAMILY: dict[str, str] = {
     word: family for family, words in _STYLES.items() for word in words.split("|")
 }
 
-STOP_WORDS = _words(
+STOP_WORDS = words(
     """
     a an the and or of in on at to for with by from into onto over under is are was were be been
     being it its this that these those there here as who which whose what some any i you he she they

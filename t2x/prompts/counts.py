@@ -1,0 +1,126 @@
+"""Numbers bound to things: "three cats and two dogs" is not kept by "two cats and three dogs"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from t2x.prompts import chinese
+from t2x.prompts.forms import alike
+from t2x.prompts.grammar import Grammar
+from t2x.prompts.grammars import GRAMMARS
+from t2x.prompts.languages import grammar_name
+from t2x.prompts.negations import affirmed
+from t2x.prompts.phrases import Phrase, read
+from t2x.prompts.synonyms import GENERIC, is_known
+
+__all__ = ["lost_counts"]
+
+_ORDINALS = frozenset("third fourth fifth sixth extra additional another more".split())
+
+
+def lost_counts(original: str, rewrite: str) -> list[str]:
+    """Say which numbers of ``original`` are not kept of the same things in ``rewrite``.
+
+    Kept is a number in digits or words, by a name for it ("a pair of"), or as that many things told
+    one by one ("a black cat and a white cat").
+    """
+    name = grammar_name(original, rewrite)
+    if name == "zh":
+        return chinese.lost_counts(original, rewrite)
+    grammar = GRAMMARS[name]
+    source = read(affirmed(original, name), grammar).phrases
+    told = read(affirmed(rewrite, name), grammar).phrases
+    return list(dict.fromkeys(_lost(source, told, grammar)))
+
+
+def _lost(source: Sequence[Phrase], told: Sequence[Phrase], grammar: Grammar) -> Iterator[str]:
+    for phrase in source:
+        if phrase.number is None or phrase.kind == "other" or not phrase.head:
+            continue
+        same = [p for p in told if p.head and matches(phrase, p, grammar)]
+        if phrase.number == (1, 1):
+            if reason := _no_longer_one(phrase, source, same, grammar):
+                yield reason
+        elif not _kept(phrase, same, told, source, grammar):
+            yield f"the number {_shown(phrase.number)} of {phrase.words[-1]!r} is lost"
+
+
+def matches(one: Phrase, two: Phrase, grammar: Grammar) -> bool:
+    """Whether both phrases may name the same things."""
+    if grammar.name != "en":
+        short, long = sorted((one.head, two.head), key=len)
+        return short == long or (len(short) >= 4 and (long.endswith(short) or long.startswith(short)))
+    return alike(one.head, two.head) or _compound(one) == _compound(two) != ""
+
+
+def _compound(phrase: Phrase) -> str:
+    """The last two words written as one: "wine glass" as "wineglass"."""
+    return "".join(phrase.words[-2:]).replace("-", "") if phrase.words else ""
+
+
+def _shown(number: tuple[float, float]) -> str:
+    return f"{number[0]:g}" if number[0] == number[1] else f"{number[0]:g} or more"
+
+
+def _within(number: tuple[float, float], wanted: tuple[float, float]) -> bool:
+    return wanted[0] <= number[0] and number[1] <= wanted[1]
+
+
+def _no_longer_one(
+    phrase: Phrase, source: Sequence[Phrase], same: Sequence[Phrase], grammar: Grammar
+) -> str:
+    """Why one thing is not one any more: the rewrite tells of several and never of one."""
+    fits = [p for p in same if p.number is None or _within(p.number, (1, 1))]
+    single = [p for p in fits if not p.plural]
+    strict = bool({"single", "lone", "solitary", "sole", "1", "exactly"} & set(phrase.words)) or (
+        phrase.kind == "bare"
+    )
+    if not same or single or any(matches(phrase, p, grammar) for p in source if p is not phrase):
+        return ""
+    several = [p for p in same if p.number is not None and p.number[0] > 1]
+    if several or (strict and fits) or all(p.plural for p in same):
+        return f"one {phrase.head!r} became several"
+    return ""
+
+
+def _kept(
+    phrase: Phrase,
+    same: Sequence[Phrase],
+    told: Sequence[Phrase],
+    source: Sequence[Phrase],
+    grammar: Grammar,
+) -> bool:
+    wanted = phrase.number or (0, 0)
+    numbers = [p.number for p in same if p.number is not None]
+    extra = any(p.kind == "other" or _ORDINALS & set(p.words) for p in same)
+    had_extra = any(p.kind == "other" for p in source)
+    total = sum(n[0] for n in numbers)
+    if any(_within(n, wanted) for n in numbers):
+        more = sum(n[0] for n in numbers if n[0] > wanted[1])
+        return not more and not (extra and not had_extra)
+    if numbers and _within((total, total), wanted):
+        return True
+    if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
+        return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
+    return _floating(phrase, same, told, source, grammar)
+
+
+def _floating(
+    phrase: Phrase,
+    same: Sequence[Phrase],
+    told: Sequence[Phrase],
+    source: Sequence[Phrase],
+    grammar: Grammar,
+) -> bool:
+    """Whether the number is told of no other thing: "cats, three of them", "3 felines"."""
+    wanted = phrase.number or (0, 0)
+    for p in told:
+        if p.number is None or p.number == (1, 1) or not _within(p.number, wanted):
+            continue
+        if not p.head or p.head in GENERIC:
+            return True
+        elsewhere = any(q.head and matches(q, p, grammar) for q in source)
+        strange = grammar.name == "en" and is_known(phrase.head) and is_known(p.head)
+        if not elsewhere and not same and not strange:
+            return True
+    return False

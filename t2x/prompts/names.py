@@ -1,0 +1,219 @@
+"""Proper names of a prompt, and whether a rewrite still has them.
+
+A name is known by its capitals inside a sentence, by its form (iPhone, R2-D2, NASA), or from a
+small list of famous ones, so that "pikachu" and a name that begins the prompt count too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from t2x.prompts.grammar import ENGLISH, is_english_adjective
+from t2x.prompts.languages import grammar_name
+from t2x.prompts.quotes import quoted
+from t2x.prompts.spelling import is_word
+from t2x.prompts.words import COLOUR_FAMILIES, NUMBER_WORDS, STOP_WORDS, words
+
+__all__ = ["lost_names", "names"]
+
+_WORD = r"(?:[A-Z\u00c0-\u00de][\w\u2019']*(?:[-&.][A-Z\u00c0-\u00de0-9][\w']*)*\.?|[a-z]+[A-Z]\w*|[A-Z]+\d[\w-]*)"
+_INNER = r"(?:of(?: the)?|the|de la|de las|de los|del?|da|di|dos|van der|van den|van|von der|von|le|la|el|al|bin|&|und|y)"
+_NAME = re.compile(rf"(?<![\w'\u2019-]){_WORD}(?:[ -](?:{_INNER} )?(?:{_WORD}|\d{{1,4}}(?!\w)))*(?!\w)")
+_ABBREVIATIONS = {
+    "mt": "mount", "st": "saint", "dr": "doctor", "nyc": "newyorkcity", "la": "losangeles",
+    "usa": "unitedstates", "us": "unitedstates", "uk": "unitedkingdom", "ny": "newyork",
+    "sf": "sanfrancisco", "mr": "mister", "prof": "professor", "pres": "president",
+    "dc": "washington", "bros": "brothers", "ft": "fort", "jfk": "kennedy",
+}  # fmt: skip
+_TITLES = words("mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor mister professor captain general emperor empress the a an")
+_GENERIC = words(
+    """
+    city tower bridge mount mountain lake river castle street square park museum building wall gate
+    palace cathedral temple island islands mountains house church station avenue opera basilica
+    beach bay canyon falls desert ocean sea valley forest hotel theatre theater university center
+    centre market gardens garden statue column great of the place plaza road
+    """
+)
+_TECHNICAL = words(
+    """
+    hdr raw uhd hd 4k 8k 3d 2d cgi rgb ai vhs tv dslr dof ufo png jpg psd svg pbr vfx sfx iso fx usb
+    led lcd dvd cd diy ok am pm i i'm i'd i'll i've ui ux fps pov vr ar nsfw sfw b&w bw
+    """
+)
+_PERIODS = words(
+    """
+    monday tuesday wednesday thursday friday saturday sunday january february march april may june
+    july august september october november december
+    """
+)
+_FAMOUS = words(
+    """
+    einstein mozart beethoven bach shakespeare napoleon cleopatra gandhi lincoln obama trump biden
+    churchill hitler stalin mandela picasso monet rembrandt vermeer dali warhol kahlo hokusai
+    michelangelo leonardo raphael banksy elvis beyonce madonna rihanna shakira adele messi ronaldo
+    pele maradona beckham pikachu mario luigi batman superman spiderman spider-man ironman hulk thor
+    yoda vader godzilla shrek gandalf frodo hogwarts voldemort dumbledore naruto goku totoro elsa
+    simba bambi snoopy garfield barbie minion minions pokemon kirby zelda sonic minecraft
+    paris london tokyo berlin rome madrid barcelona vienna prague amsterdam venice florence milan
+    lisbon moscow kyoto osaka beijing shanghai seoul mumbai delhi cairo istanbul athens dublin
+    edinburgh chicago boston seattle miami hollywood manhattan brooklyn broadway vegas sydney
+    melbourne toronto vancouver rio havana dubai singapore bangkok hamburg munich cologne zurich
+    geneva brussels stockholm oslo copenhagen helsinki budapest warsaw krakow santorini hawaii
+    california texas florida alaska france germany italy spain england scotland ireland wales japan
+    china korea india brazil mexico canada australia egypt greece turkey russia norway sweden
+    iceland finland switzerland austria morocco kenya africa europe asia america antarctica everest
+    fuji kilimanjaro vesuvius sahara amazon nile thames seine stonehenge colosseum parthenon kremlin
+    versailles alhambra nike adidas ferrari porsche lamborghini tesla bmw mercedes audi toyota honda
+    volkswagen ford chevrolet harley vespa lego nasa ikea starbucks mcdonald's google apple-inc
+    coca-cola pepsi rolex gucci chanel disney pixar marvel zeus medusa poseidon odin anubis buddha
+    jesus mars jupiter saturn venus neptune pluto
+    """
+)
+_LIKE = re.compile(r"[- ](?:like|style|inspired|esque|lookalike|look-alike|impersonator)(?!\w)")
+_NO_NAME = words("portrait photo painting picture image drawing sketch illustration close-up view")
+_CHINESE = re.compile(
+    r"\u300a[^\u300b]+\u300b|(?:北京|上海|广州|深圳|香港|台北|巴黎|伦敦|东京|京都|纽约|罗马|威尼斯|长城|故宫|富士山|埃菲尔铁塔"
+    r"|自由女神像|西湖|黄山|泰山|长江|黄河|李白|杜甫|孔子|孙悟空|哪吒|爱因斯坦|梵高|达芬奇|莫奈|毕加索|莎士比亚|拿破仑|牛顿|贝多芬"
+    r"|莫扎特|蒙娜丽莎|皮卡丘|哆啦A梦|蝙蝠侠|超人|蜘蛛侠|成都|西安|杭州|苏州|南京|重庆|武汉|柏林|莫斯科|悉尼|巴塞罗那|金门大桥|天安门"
+    r"|外滩|东方明珠|圣诞老人|哈利·波特|[\u4e00-\u9fff]{1,4}·[\u4e00-\u9fff]{1,4})"
+)
+
+
+def names(text: str) -> list[str]:
+    """Proper names of ``text`` as written, in order, without repeats; quoted text has none."""
+    code = grammar_name(text)
+    for inner in quoted(text):
+        text = text.replace(inner, " ")
+    if code == "zh":
+        return list(dict.fromkeys(m.strip("\u300a\u300b") for m in _CHINESE.findall(text)))
+    found = [*_capitalised(text, code), *_famous(text)]
+    kept = [n for n in found if not any(n != m and n.lower() in m.lower() for m in found)]
+    return list(dict.fromkeys(kept))
+
+
+def _capitalised(text: str, code: str) -> Iterator[str]:
+    tokens = re.findall(r"[^\W\d_][\w'\u2019-]*", text)
+    capitals = sum(t[0].isupper() for t in tokens)
+    if len(tokens) > 3 and capitals > 0.7 * len(tokens):  # a title, or shouting
+        return
+    for match in _NAME.finditer(text):
+        starts = _starts_sentence(text, match.start())
+        parts = match.group().rstrip(".").split()
+        while parts and (starts or _is_common(parts[0])) and _leads(parts, starts=starts):
+            parts, starts = parts[1:], False
+        while parts and parts[-1].lower() in ENGLISH.of | {"the", "&"}:
+            parts = parts[:-1]
+        name = re.sub(r"['\u2019]s?$", "", " ".join(parts))
+        if name and not _is_noise(name) and _counts_as_name(name, text, match, starts, code):
+            yield name
+
+
+def _starts_sentence(text: str, at: int) -> bool:
+    return re.search(r"(?:^|[.!?:\n]\s+|^\W+)$", text[:at]) is not None
+
+
+def _is_common(word: str) -> bool:
+    return word.lower() in STOP_WORDS or word.lower() in NUMBER_WORDS
+
+
+def _leads(parts: Sequence[str], *, starts: bool) -> bool:
+    """Whether the first word only has its capital from the start of the sentence."""
+    word = parts[0].lower()
+    if _is_common(parts[0]) or word in _NO_NAME or word in ENGLISH.boundaries:
+        return True
+    if not starts or word in _FAMOUS or not word.isalpha():
+        return False
+    if len(parts) == 1:
+        return is_word(word)
+    plain = word in COLOUR_FAMILIES or is_english_adjective(word)
+    return plain and parts[1].lower() not in _GENERIC
+
+
+def _is_noise(name: str) -> bool:
+    lower = name.lower()
+    return lower in _TECHNICAL or lower in _PERIODS or _is_common(name) or len(name) < 2
+
+
+def _counts_as_name(name: str, text: str, match: re.Match[str], starts: bool, code: str) -> bool:
+    if code != "de":
+        return True
+    # German writes every noun with a capital.
+    before = re.findall(r"[\w-]+", text[: match.start()])
+    alone = bool(before) and before[-1].lower() in ("in", "aus", "nach", "bei", "von")
+    return " " in name or name.lower() in _FAMOUS or (alone and not starts) or name.isupper()
+
+
+def _famous(text: str) -> Iterator[str]:
+    for match in re.finditer(r"[^\W\d_][\w'-]*", text):
+        if re.sub(r"'s$", "", match.group().lower()) in _FAMOUS:
+            yield re.sub(r"'s$", "", match.group())
+
+
+def lost_names(original: str, rewrite: str) -> list[str]:
+    """Say which names of ``original`` the rewrite does not have; of a person, the last name is
+    enough, but not under another first name.
+    """
+    return [f"the name {name!r} is lost" for name in names(original) if not _has(rewrite, name)]
+
+
+@lru_cache(maxsize=4096)
+def _folded(text: str) -> str:
+    """Lower case, without accents, apostrophes and points."""
+    flat = unicodedata.normalize("NFKD", text.lower().replace("\u2019", "'"))
+    return re.sub(r"'s?(?!\w)|[.'\u0300-\u036f]", "", flat)
+
+
+def _has(rewrite: str, name: str) -> bool:
+    if re.search(r"[\u4e00-\u9fff]", name):
+        return name in rewrite
+    told = _spelt(re.findall(r"[^\W_]+", _folded(rewrite)))
+    joined = "".join(told)
+    parts = [p for p in _spelt(re.findall(r"[^\W_]+", _folded(name))) if p not in STOP_WORDS]
+    parts = [p for p in parts if p not in _TITLES] or parts
+    if _is_compared(rewrite, parts) and not _is_compared(name, parts):
+        return False
+    if "".join(parts) in joined:
+        return True
+    own = [p for p in parts if p not in _GENERIC]
+    if len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name):
+        return bool(own) and all(_known(p, told) for p in own)
+    return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
+
+
+def _spelt(found: Sequence[str]) -> list[str]:
+    return [_ABBREVIATIONS.get(word, word) for word in found]
+
+
+def _known(part: str, told: Sequence[str]) -> bool:
+    """Whether a word is ``part``, or its adjective: "Japan" and "Japanese"."""
+    return any(
+        word == part
+        or word.removesuffix("s") == part
+        or (len(part) > 3 and word.startswith(part[:4]) and bool(_ADJECTIVE.search(word) or _ADJECTIVE.search(part)))
+        for word in told
+    )
+
+
+_ADJECTIVE = re.compile(r"(?:ese|ish|ian|ean|an|ic)$")
+
+
+def _is_compared(text: str, parts: Sequence[str]) -> bool:
+    return any(
+        re.search(rf"(?<!\w){re.escape(p)}$", _folded(text[: m.start()]).strip())
+        for m in _LIKE.finditer(text)
+        for p in parts
+    )
+
+
+def _other_first_name(rewrite: str, parts: Sequence[str]) -> bool:
+    """Whether the last name stands after a capitalised word that is not in the name."""
+    pattern = rf"([A-Z\u00c0-\u00de][\w'-]+) {re.escape(parts[-1])}(?!\w)"
+    for match in re.finditer(pattern, rewrite, re.IGNORECASE):
+        first = match.group(1)
+        starts = _starts_sentence(rewrite, match.start())
+        if first[0].isupper() and _folded(first) not in parts and not (starts and is_word(first.lower())):
+            return first.lower() not in STOP_WORDS | _TITLES
+    return False

@@ -1,0 +1,288 @@
+"""Where things stand: relations between noun phrases, and whether a rewrite keeps them.
+
+A relation is kept by a paraphrase ("beneath" for "under") or by its inverse ("the dog is to the
+right of the cat"); it is lost if it is told otherwise, of other things, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from t2x.prompts import chinese
+from t2x.prompts.counts import matches
+from t2x.prompts.grammar import Grammar
+from t2x.prompts.grammars import GRAMMARS
+from t2x.prompts.languages import grammar_name
+from t2x.prompts.phrases import Phrase, Text, read
+from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS
+
+__all__ = ["Relation", "lost_relations", "relations"]
+
+_NEAREST = 4  # phrases before a relation of which it may be told
+# By which relations of the same things, and of the same the other way round, each is kept.
+_DIRECT = {
+    "on": {"on", "over"}, "over": {"on", "over", "above"}, "above": {"above", "over"},
+    "below": {"below"}, "left": {"left"}, "right": {"right"}, "behind": {"behind"},
+    "front": {"front"}, "in": {"in"}, "near": {"near", "left", "right", "facing"},
+    "between": {"between"}, "around": {"around"}, "out": {"out"}, "facing": {"facing"},
+}  # fmt: skip
+_INVERSE = {
+    "on": {"below"}, "over": {"below"}, "above": {"below"}, "below": {"on", "over", "above"},
+    "left": {"right"}, "right": {"left"}, "behind": {"front"}, "front": {"behind"},
+    "near": {"near", "left", "right", "facing"}, "facing": {"facing"},
+}  # fmt: skip
+_SIDES = {"left": "right", "right": "left"}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """``name`` of a place, what may stand there (``things``) and in relation to what (``to``; none
+    for a side of the whole picture). All ``to`` are needed where the name is "between".
+    """
+
+    name: str
+    things: tuple[Phrase, ...]
+    to: tuple[Phrase, ...] = ()
+    every: bool = False
+
+
+def relations(text: Text) -> tuple[Relation, ...]:
+    """Read every relation of ``text``."""
+    return tuple(_Reader(text).read())
+
+
+class _Reader:
+    def __init__(self, text: Text) -> None:
+        self.text, self.tokens = text, text.tokens
+        self.phrases = [p for p in text.phrases if p.kind != "part"]
+        self.things = [p for p in self.phrases if p.head]
+
+    def read(self) -> Iterator[Relation]:
+        for at, token in enumerate(self.tokens):
+            if token[0] == "@":
+                yield from self._side(at, token[1:])
+            elif token[0] == "<":
+                yield from self._relation(at, token[1:])
+
+    def _before(self, at: int) -> list[Phrase]:
+        """Things of the same sentence before ``at``, nearest first."""
+        found = [p for p in self.things if p.end <= at and self._same(p, at)]
+        return found[::-1][:_NEAREST]
+
+    def _earlier(self, at: int) -> list[Phrase]:
+        return [p for p in self.things if p.end <= at][::-1][: 2 * _NEAREST]
+
+    def _same(self, phrase: Phrase, at: int) -> bool:
+        return not any(t in ".;!?" for t in self.tokens[phrase.end : at])
+
+    def _next(self, at: int) -> Phrase | None:
+        return next((p for p in self.phrases if p.start >= at), None)
+
+    def _opens(self, at: int) -> bool:
+        """Whether ``at`` begins a sentence or what follows a comma."""
+        before = self.tokens[at - 1] if at else "."
+        if before in ("and", "while", "und", "y", "with"):
+            before = self.tokens[at - 2] if at > 1 else "."
+        return not before[-1].isalnum() and before[0] not in "<@"
+
+    def _side(self, at: int, name: str) -> Iterator[Relation]:
+        after = self._next(at + 1)
+        before = self._before(at)
+        starts = self._opens(at) and after is not None
+        things = [after] if starts and after is not None else before[:2]
+        if starts and before and self.tokens[at - 1] == ",":
+            things = [*things, before[0]]
+        yield Relation(name, tuple(t for t in things if t.head))
+
+    def _relation(self, at: int, name: str) -> Iterator[Relation]:
+        inverse = name.endswith("\u00d8")
+        base, _, how = name.removesuffix("\u00d8").partition("\u00d7")
+        before = self._before(at)
+        if how == "each":
+            yield from self._each(base, before)
+            return
+        target = self._target(at) if how != "it" else None
+        opens = self._opens(at)
+        things = list(before)
+        to: list[Phrase]
+        if target is None or target.kind == "pronoun":
+            end = at + 1 if target is None else target.end
+            if opens or not before:
+                things = [p] if (p := self._next(end)) and p.head else []
+                to = self._earlier(at)
+            else:
+                to = [p for p in self._earlier(at) if p is not before[0]]
+                things = before[:1]
+        else:
+            to = self._targets(target, base, inverse)
+            if opens:
+                nearest = self._next(to[-1].end)
+                things = [*before[:2], *([nearest] if nearest and nearest.head else [])]
+        if inverse:
+            objects, holders = tuple(to), tuple(things)
+            for one in objects if base == "between" else [None]:
+                yield Relation(base, holders if base == "between" else objects, (one,) if one else holders)
+        elif things and to:
+            yield Relation(base, tuple(things), tuple(to), every=base == "between")
+
+    def _target(self, at: int) -> Phrase | None:
+        """The phrase right after a relation, if nothing but "the" and the like is in between."""
+        nearest = self._next(at + 1)
+        if nearest is None or nearest.start - at > 2:
+            return None
+        between = self.tokens[at + 1 : nearest.start]
+        return None if any(not t.isalnum() or t[0] in "<@" for t in between) else nearest
+
+    def _targets(self, target: Phrase, base: str, inverse: bool) -> list[Phrase]:
+        """The phrase, and with "between" the one after "and"."""
+        found = [target]
+        joined = self.tokens[target.end : target.end + 1]
+        if base == "between" and joined and joined[0] in ("and", "und", "y", "e"):
+            after = self._next(target.end)
+            if after is not None and after.head and target.number in (None, (1, 1)):
+                found.append(after)
+        return found
+
+    @staticmethod
+    def _each(base: str, before: Sequence[Phrase]) -> Iterator[Relation]:
+        if len(before) > 1:
+            yield Relation(base, (before[1],), (before[0],))
+        elif before:
+            yield Relation(base, (before[0],), (before[0],))
+
+
+def lost_relations(original: str, rewrite: str) -> list[str]:
+    """Say which relations of ``original`` the rewrite does not keep."""
+    name = grammar_name(original, rewrite)
+    if name == "zh":
+        return chinese.lost_relations(original, rewrite)
+    grammar = GRAMMARS[name]
+    source, told = read(original, grammar), read(rewrite, grammar)
+    have = relations(told)
+    wanted = [r for r in relations(source) if _is_place(r)]
+    return list(
+        dict.fromkeys(
+            _shown(r) for r in wanted if not _kept(r, have, told, grammar, wanted)
+        )
+    )
+
+
+def _is_place(relation: Relation) -> bool:
+    """Whether a relation tells of a place: not "in the rain", "in red", "in a dress"."""
+    if not relation.to:
+        return True
+    heads = {p.head for p in relation.to}
+    if relation.name in ("in", "on", "over", "near", "out", "around") and heads & NO_PLACES:
+        return False
+    return not (relation.name == "in" and heads & CLOTHES)
+
+
+def _shown(relation: Relation) -> str:
+    things = "/".join(dict.fromkeys(p.head for p in relation.things)) or "it"
+    to = " and ".join(dict.fromkeys(p.head for p in relation.to))
+    where = f"{relation.name} {to}" if to else f"on the {relation.name} side"
+    return f"that {things!r} is {where} is lost"
+
+
+def _kept(
+    wanted: Relation,
+    have: Sequence[Relation],
+    told: Text,
+    grammar: Grammar,
+    all_wanted: Sequence[Relation],
+) -> bool:
+    if not wanted.to:
+        return _side_kept(wanted, have, grammar)
+    direct, inverse = _DIRECT.get(wanted.name, {wanted.name}), _INVERSE.get(wanted.name, set())
+    for relation in have:
+        if relation.name in direct and _fits(wanted, relation, grammar):
+            return True
+        if relation.name in inverse and relation.to and _fits_turned(wanted, relation, grammar):
+            return True
+    if wanted.name == "between":
+        return _between_kept(wanted, have, grammar)
+    if wanted.name in ("left", "right") and _by_sides(wanted, have, grammar):
+        return True
+    if wanted.name in ("behind", "front") and _by_ground(wanted, have, grammar):
+        return True
+    return _setting_kept(wanted, have, told, grammar)
+
+
+def _any_match(ones: Sequence[Phrase], others: Sequence[Phrase], grammar: Grammar) -> bool:
+    return any(matches(a, b, grammar) for a in ones for b in others)
+
+
+def _fits(wanted: Relation, relation: Relation, grammar: Grammar) -> bool:
+    if not relation.to or not _any_match(wanted.things, relation.things, grammar):
+        return False
+    if wanted.every:
+        return all(_any_match([p], relation.to, grammar) for p in wanted.to)
+    return _any_match(wanted.to, relation.to, grammar)
+
+
+def _fits_turned(wanted: Relation, relation: Relation, grammar: Grammar) -> bool:
+    return _any_match(wanted.things, relation.to, grammar) and _any_match(
+        wanted.to, relation.things, grammar
+    )
+
+
+def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
+    """"A dog, on its left one cat, on its right another"; "cats on either side of a dog"."""
+    sides = [
+        r
+        for r in have
+        if r.name in ("left", "right", "between") and r.to
+        and (_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar)
+             or _fits(Relation("", wanted.things, wanted.to), r, grammar))
+    ]
+    return len({r.name for r in sides}) > 1 or any(r.name == "between" for r in sides)
+
+
+def _sides_of(things: Sequence[Phrase], have: Sequence[Relation], grammar: Grammar) -> set[str]:
+    return {r.name for r in have if not r.to and _any_match(things, r.things[:1], grammar)}
+
+
+def _by_sides(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
+    """"On the left a cat, on the right a dog"."""
+    other = _SIDES[wanted.name]
+    things, to = _sides_of(wanted.things, have, grammar), _sides_of(wanted.to, have, grammar)
+    return wanted.name in things and (other in to or not to)
+
+
+def _by_ground(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
+    """"A house in front, a mountain in the background"."""
+    back, front = (
+        (wanted.things, wanted.to) if wanted.name == "behind" else (wanted.to, wanted.things)
+    )
+    return "behind" in _sides_of(back, have, grammar) or "front" in _sides_of(front, have, grammar)
+
+
+def _side_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
+    """A side of the picture: told of the same thing, or by a relation that implies it."""
+    for r in have:
+        if r.name == wanted.name and _any_match(wanted.things[:1], r.things, grammar):
+            return True
+        if r.to and r.name in _INVERSE.get(wanted.name, set()):
+            if _any_match(wanted.things[:1], r.to, grammar):
+                return True
+    return False
+
+
+def _setting_kept(
+    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
+) -> bool:
+    """A scene such as "in a forest" needs no preposition, as long as nothing else is told."""
+    if wanted.name not in ("in", "on", "over", "around") or not any(
+        p.head in SETTINGS for p in wanted.to
+    ):
+        return False
+    if any(
+        r.to and (_fits(wanted, r, grammar) or _fits_turned(wanted, r, grammar)) for r in have
+        if r.name in ("out", "above", "below", "behind", "front", "near")
+    ):
+        return False
+    return all(
+        _any_match(part, told.phrases, grammar) or any(p.head in set(told.tokens) for p in part)
+        for part in (wanted.things, wanted.to)
+    )
