@@ -10,11 +10,12 @@ from t2x.prompts.grammar import Grammar
 from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.negations import affirmed
-from t2x.prompts.phrases import Phrase, read
-from t2x.prompts.synonyms import GENERIC, is_known
+from t2x.prompts.phrases import Phrase, Text, read
+from t2x.prompts.synonyms import GENERIC, is_known, share_group
 
 __all__ = ["lost_counts"]
 
+_RELATED = frozenset("wife husband brother sister mother father son daughter partner twin".split())
 _ORDINALS = frozenset("third fourth fifth sixth extra additional another more".split())
 
 
@@ -29,15 +30,15 @@ def lost_counts(original: str, rewrite: str) -> list[str]:
         return chinese.lost_counts(original, rewrite)
     grammar = GRAMMARS[name]
     source = read(affirmed(original, name), grammar).phrases
-    told = read(affirmed(rewrite, name), grammar).phrases
+    told = read(affirmed(rewrite, name), grammar)
     return list(dict.fromkeys(_lost(source, told, grammar)))
 
 
-def _lost(source: Sequence[Phrase], told: Sequence[Phrase], grammar: Grammar) -> Iterator[str]:
+def _lost(source: Sequence[Phrase], told: Text, grammar: Grammar) -> Iterator[str]:
     for phrase in source:
         if phrase.number is None or phrase.kind == "other" or not phrase.head:
             continue
-        same = [p for p in told if p.head and matches(phrase, p, grammar)]
+        same = [p for p in told.phrases if p.head and matches(phrase, p, grammar)]
         if phrase.number == (1, 1):
             if reason := _no_longer_one(phrase, source, same, grammar):
                 yield reason
@@ -86,7 +87,7 @@ def _no_longer_one(
 def _kept(
     phrase: Phrase,
     same: Sequence[Phrase],
-    told: Sequence[Phrase],
+    told: Text,
     source: Sequence[Phrase],
     grammar: Grammar,
 ) -> bool:
@@ -105,22 +106,41 @@ def _kept(
     return _floating(phrase, same, told, source, grammar)
 
 
+def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
+    """Whether a bare number is one of things: "three of them", "cats, three in all", not "at 3"."""
+    before = tokens[phrase.start - 1] if phrase.start else ""
+    after = [*tokens[phrase.end : phrase.end + 2], "", ""]
+    counted = after[0] in ("of", "altogether", "total", "all", "strong", "together", "de", "von")
+    in_all = after[0] in ("<in", "<over") and after[1] in ("total", "all", "number")
+    alone = not before.isalnum() and before[:1] not in "<@" and not after[0].isalnum() and (
+        after[0][:1] not in ("<", "@")
+    )
+    return counted or in_all or alone
+
+
 def _floating(
     phrase: Phrase,
     same: Sequence[Phrase],
-    told: Sequence[Phrase],
+    told: Text,
     source: Sequence[Phrase],
     grammar: Grammar,
 ) -> bool:
     """Whether the number is told of no other thing: "cats, three of them", "3 felines"."""
-    wanted = phrase.number or (0, 0)
-    for p in told:
+    wanted, tokens = phrase.number or (0, 0), told.tokens
+    for p in told.phrases:
         if p.number is None or p.number == (1, 1) or not _within(p.number, wanted):
             continue
-        if not p.head or p.head in GENERIC:
+        if p.head in GENERIC or (not p.head and _counts_what_was_told(p, tokens)):
             return True
         elsewhere = any(q.head and matches(q, p, grammar) for q in source)
         strange = grammar.name == "en" and is_known(phrase.head) and is_known(p.head)
         if not elsewhere and not same and not strange:
             return True
-    return False
+    return not same and wanted == (2, 2) and _two_persons(phrase, told)
+
+
+def _two_persons(phrase: Phrase, told: Text) -> bool:
+    """Whether "a man and his wife" are the two persons that the prompt calls otherwise."""
+    persons = [p for p in told.phrases if share_group("person", p.head) or p.head in _RELATED]
+    single = [p for p in persons if not p.plural]
+    return len(single) == 2 and not is_known(phrase.head)

@@ -46,7 +46,7 @@ class Grammar:
 
 
 def _any(alternatives: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])")
+    return re.compile(rf"(?<![\w<@\u00d7-])(?:{alternatives})(?![\w\u00d7-])")
 
 
 _SIDE = r"(?:hand )?(?: ?(?:side|edge|half|part))?"
@@ -54,25 +54,24 @@ _WAY = r"(?:just |directly |immediately |slightly |right |standing |sitting )?"
 _IN_THE = r"(?:in|at|on|to|towards?|along) (?:the )?(?:far |very |upper |lower |extreme )?"
 _RELATIONS = (
     ("topped (?:with|by)|crowned (?:with|by)|covered (?:with|by|in)|strewn with", "<on"),
-    ("(?:holds|supports|bears|carries|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "<on"),
+    ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "<on soft"),
     ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "<between"),
     ("(?:on|at) (?:either|both) sides? of|flanking", "<between"),
-    ("followed by|trailed by|backed by", "<behind"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?left{_SIDE} of|left of", "left"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of|right of", "right"),
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?left(?: side)?", "left it"),
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?right(?: side)?", "right it"),
     (rf"{_IN_THE}left{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )left:|^left:|leftmost", "@left"),
     (rf"{_IN_THE}right{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )right:|^right:|rightmost", "@right"),
-    ("on (?:the )?top of|on the surface of|perched atop|atop", "on"),
+    ("on (?:the )?top of|on the surface of|perched atop|atop|on top|astride", "on"),
     (rf"{_IN_THE}(?:back ?ground|distance|rear|back)", "@behind"),
     (rf"{_IN_THE}(?:fore ?ground|front)(?! of)", "@front"),
     ("(?:directly |right |just )?(?:in front of|ahead of)", "front"),
-    ("(?:directly |right |just )?(?:in back of|at the (?:back|rear) of|behind)", "behind"),
+    ("(?:directly |right |just )?(?:in back of|(?:at|to|towards?) the (?:back|rear) of|in the shadow of|behind)", "behind"),
     ("in between|sandwiched between|wedged between|between|betwixt", "between"),
-    ("in the (?:middle|centre|center|midst|heart) of|at the (?:middle|centre|center) of", "in"),
+    ("(?:in|into|at|to|from) the (?:very )?(?:middle|centre|center|midst|heart|depths|inside|interior) of", "in"),
     ("next to|beside|besides|alongside(?: of)?|adjacent to|close to|near(?: to)?|at the side of"
      "|by the side of|side by side with|neighbou?ring|together with|right by|just off|hard by", "near"),
     ("side by side|next to (?:each other|one another)|beside (?:each other|one another)|nearby|shoulder to shoulder", "near each"),
@@ -86,7 +85,7 @@ _RELATIONS = (
     ("opposite(?: to| of)?|across from|facing", "facing"),
     ("upon|onto|on", "on"),
     ("in", "in"),
-    ("by", "near"),
+    ("by", "by"),
 )  # fmt: skip
 
 _ADJECTIVES = words(
@@ -170,8 +169,10 @@ ENGLISH = Grammar(
         lean soar glide drift cross dance perch grow stood sat lay hung ran rose flew held read
         appears appear emerges emerge crouches crouch kneels kneel curls chases chase jump wait
         towers loom looms gather gathers circle burn burns bloom blooms hold carry wear ride
-        stacked left seen made set built lit filled set surround surrounds frame frames
-        pulls pull pushes push share shares flank flanks meets meet lights shine glow spread
+        stacked left seen made set built lit strung hung bound drawn worn torn broken frozen
+        hidden woven spun flung caught kept shown spread stuck swept thrown tied wound bent buried
+        surround surrounds pulls pull pushes push flank flanks shine glow sprawls dangles dangle
+        clings nestles gallops roars barks climbs climb wades bows kicks bites leaps
         """
     ),
     numbers=NUMBER_WORDS,
@@ -183,8 +184,7 @@ ENGLISH = Grammar(
         """
         bright dark light pale deep vivid soft rich brilliant dusty muted warm cool hot neon pastel
         faded glossy matte shiny colour color hue hues shade shades tone tones tint coloured colored
-        bold pure solid vibrant all entirely mostly fully completely tinted intense and as snow coal
-        ink blood midnight ocean forest hunter royal baby electric burnt
+        bold pure solid vibrant all entirely mostly fully completely tinted intense and
         """
     ),
     of=frozenset(("of",)),

@@ -21,7 +21,7 @@ def _inflected(table: dict[str, str], endings: str) -> dict[str, frozenset[str]]
 
 
 def _any(alternatives: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-])")
+    return re.compile(rf"(?<![\w<@\u00d7-])(?:{alternatives})(?![\w\u00d7-])")
 
 
 _GERMAN_COLOURS = {
@@ -42,16 +42,16 @@ _GERMAN_COLOURS = {
     "beige": "beige cremefarben",
 }
 _SPANISH_COLOURS = {
-    "red": "rojo roja rojos rojas carmesí escarlata granate",
-    "blue": "azul azules celeste celestes marino",
-    "green": "verde verdes esmeralda",
-    "yellow": "amarillo amarilla amarillos amarillas",
+    "red": "rojo roja rojos rojas carmesí escarlata granate bermellón rojizo rojiza bermejo",
+    "blue": "azul azules celeste celestes marino cobalto índigo zafiro turquesa",
+    "green": "verde verdes esmeralda turquesa oliva jade",
+    "yellow": "amarillo amarilla amarillos amarillas limón mostaza",
     "orange": "naranja naranjas anaranjado anaranjada",
     "purple": "morado morada morados moradas púrpura violeta lila",
     "pink": "rosa rosas rosado rosada rosados rosadas fucsia",
     "brown": "marrón marrones café castaño castaña castaños pardo parda",
-    "black": "negro negra negros negras",
-    "white": "blanco blanca blancos blancas",
+    "black": "negro negra negros negras azabache",
+    "white": "blanco blanca blancos blancas níveo nívea",
     "grey": "gris grises plateado plateada",
     "gold": "dorado dorada dorados doradas",
     "beige": "beige crema",
@@ -121,7 +121,7 @@ GERMAN = Grammar(
         """
     ),
     conjunctions=words("und oder & ,"),
-    pronouns=words("es ihm ihnen sie er dem denen"),
+    pronouns=words("es ihm ihnen sie er denen"),
     possessives=words("sein seine seinen seinem seiner ihr ihre ihren ihrem ihrer dessen deren"),
     verbs=words("gemalt gefärbt geparkt stehen sitzen"),
     numbers=GERMAN_NUMBERS,

@@ -142,7 +142,7 @@ def _counts_as_name(name: str, text: str, match: re.Match[str], starts: bool, co
         return True
     # German writes every noun with a capital.
     before = re.findall(r"[\w-]+", text[: match.start()])
-    alone = bool(before) and before[-1].lower() in ("in", "aus", "nach", "bei", "von")
+    alone = bool(before) and before[-1].lower() in ("in", "nach")
     return " " in name or name.lower() in _FAMOUS or (alone and not starts) or name.isupper()
 
 
@@ -175,12 +175,21 @@ def _has(rewrite: str, name: str) -> bool:
     parts = [p for p in parts if p not in _TITLES] or parts
     if _is_compared(rewrite, parts) and not _is_compared(name, parts):
         return False
+    if _became_a_thing(rewrite, parts) :
+        return False
     if "".join(parts) in joined:
         return True
     own = [p for p in parts if p not in _GENERIC]
     if len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name):
         return bool(own) and all(_known(p, told) for p in own)
     return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
+
+
+def _became_a_thing(rewrite: str, parts: Sequence[str]) -> bool:
+    """Whether a name of one word is only told as a common noun: Turkey as "a turkey"."""
+    if len(parts) != 1 or re.search(rf"(?<!\w){parts[0].capitalize()}(?!\w)", rewrite):
+        return False
+    return re.search(rf"(?<!\w)(?:an?|two|three|some) (?:[a-z-]+ )?{parts[0]}(?!\w)", rewrite) is not None
 
 
 def _spelt(found: Sequence[str]) -> list[str]:
@@ -197,7 +206,7 @@ def _known(part: str, told: Sequence[str]) -> bool:
     )
 
 
-_ADJECTIVE = re.compile(r"(?:ese|ish|ian|ean|an|ic)$")
+_ADJECTIVE = re.compile(r"(?:ese|ish|ian|ean|an|ic|er)$")
 
 
 def _is_compared(text: str, parts: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ __all__ = [
 
 _FILLERS = (
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|single"
-    r"|visible|sign|signs|trace|traces|hint|kind|sort|other|in sight|depict|using|use)\s+)*"
+    r"|visible|sign|signs|trace|traces|hint|kind|sort|other|in sight|depict|using|use|both|either|all|even)\s+)*"
 )
 _NO = (
     r"(?<![\w-])(?:no|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
@@ -72,7 +72,7 @@ _FOREIGN = {
         r"(?:(?:un|una|unos|unas|el|la|los|las|ning[uú]n|ninguna|hay|tiene|lleva|que|se|ven?|haya|de)\s+)*"
         r"(?P<words>[\w-]+(?:\s+(?:o|ni|y)\s+[\w-]+)*)"
     ),
-    "zh": re.compile(r"(?:没有|不要|不含|不带|不包含|没|无|别画|避免)(?:任何|一个|一只|一丝|其他)?(?P<words>[^，。、；,.的\s]{1,6})"),
+    "zh": re.compile(r"(?:没有|不要|不含|不带|不包含|没|无|别画|避免|毫无|不见|看不到|看不见|未见|并无|绝无|空无|非)(?:任何|一个|一只|一丝|其他)?(?P<words>[^，。、；,.的\s]{1,6})"),
 }  # fmt: skip
 _FOREIGN_ABSENCES = {
     "de": {"menschenleer": "mensch leut person", "verlassen": "mensch leut person", "leer": "",
@@ -82,8 +82,11 @@ _FOREIGN_ABSENCES = {
            "solitari": "gent person", "descalz": "zapat", "calv": "pel cabell", "abandonad": "gent person",
            "desnud": "hoj"},
     "zh": {"空无一人": "人", "无人": "人", "空荡": "", "空旷": "", "晴朗": "云", "万里无云": "云",
-           "光秃": "叶", "赤脚": "鞋", "光脚": "鞋", "秃头": "头发", "冷清": "人", "寂静": "人"},
+           "光秃": "", "寸草不生": "", "空空如也": "", "不毛": "", "赤脚": "鞋", "光脚": "鞋", "秃头": "头发", "冷清": "人", "寂静": "人"},
 }  # fmt: skip
+
+
+_NOTHING = re.compile(r"(?<!\w)nothing(?! (?:but|except|else|more|like|other|less|short)\b)(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,14 @@ def lost_negations(original: str, rewrite: str, *, negative: str = "") -> list[s
     if name != "en":
         return _lost_foreign(original, rewrite, name)
     wanted = _demanded(original)
-    back = [h for h in wanted if _asked_for(rewrite, h)]
+    if _NOTHING.search(original.lower()) and not _NOTHING.search(rewrite.lower()):
+        words_of_rewrite = re.findall(r"[\w-]+", rewrite.lower())
+        if not any("*" in ABSENCES.get(word, frozenset()) for word in words_of_rewrite):
+            return ["that there is nothing is lost"]
+    back = [
+        h for h in wanted
+        if mentions(rewrite, h) or (_asked_for(rewrite, h) and not _ruled_out(rewrite, h))
+    ]
     gone = [h for h in wanted if h not in back and not _ruled_out(rewrite, h)]
     covered = set(content_words(negative))
     return [f"{h!r} was ruled out and is asked for" for h in back] + [
@@ -251,6 +261,7 @@ def _demanded(original: str) -> list[str]:
 
 
 def _asked_for(rewrite: str, head: str) -> bool:
+    """Whether the rewrite names it, or a synonym of it."""
     if mentions(rewrite, head):
         return True
     noun = noun_of(head)

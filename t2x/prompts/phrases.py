@@ -14,8 +14,9 @@ from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
 from t2x.prompts.numerals import in_digits
 from t2x.prompts.synonyms import PARTS
+from t2x.prompts.words import SOFT_COLOURS
 
-__all__ = ["Phrase", "Text", "read"]
+__all__ = ["Phrase", "Text", "colour_of", "read"]
 
 _TOKEN = re.compile(r"[<@]?\d+(?:\.\d+)?(?![\w-])|[<@]?[^\W_]+(?:['\u2019-][^\W_]+)*|[^\w\s]")
 _QUOTED = re.compile(r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb")
@@ -31,6 +32,17 @@ _FIXED = re.compile(
 _PAIRED = frozenset("glasses scissors trousers pants jeans shorts binoculars headphones tongs".split())
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
 _STOPS = frozenset(".;!?\n:")
+_COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
+# Things that a colour is named after: "forest green", "sky blue".
+_SHADE_NOUNS = frozenset(
+    "forest sky navy snow coal ink blood midnight ocean sea hunter royal baby electric burnt jet "
+    "fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot".split()
+)
+_POSTURES = frozenset(
+    "lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is "
+    "looms sprawls crouches perches towers grows stretches flies".split()
+)
+_OWNING = frozenset("with of in its whose his her their has have mit von de con".split())
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,20 @@ def _token_of(name: str) -> str:
     return f"<{flat.removeprefix('<')}{turned}"
 
 
+def colour_of(token: str, grammar: Grammar) -> frozenset[str]:
+    """Families of a word that tells a colour: "crimson", "canary-coloured", "silver-grey"."""
+    families = grammar.colours.get(token)
+    if families is not None:
+        return families
+    plain = _COLOURED.sub("", token)
+    if plain != token:
+        return grammar.colours.get(plain, frozenset())
+    parts = token.split("-")
+    if len(parts) == 2 and parts[1] in grammar.colours and len(parts[0]) > 1:
+        return grammar.colours[parts[1]] | grammar.colours.get(parts[0], frozenset())
+    return frozenset()
+
+
 class _Chunker:
     """Walks over tokens and closes a phrase wherever one ends."""
 
@@ -122,6 +148,9 @@ class _Chunker:
         if token in g.conjunctions and self.run and self._only_modifiers() and self._continues(at):
             return
         value = self._value(token)
+        if token in ("one", "ones") and self.run and self.kind != "bare":
+            self._stand_in(at)
+            return
         if token in g.pronouns and not (token == "one" and self._noun_follows(at)):
             self._flush(at)
             self.found.append(Phrase((token,), "", at, at + 1, self.sentence, kind="pronoun"))
@@ -141,6 +170,19 @@ class _Chunker:
         else:
             self.begun = at if self.begun is None else self.begun
             self.run.append(at)
+
+    def _stand_in(self, at: int) -> None:
+        """"A green door and a blue one": the one is a door."""
+        last = next((p for p in reversed(self.found) if p.head and p.kind != "part"), None)
+        words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
+        number = (1.0, 1.0) if self.tokens[at] == "one" else None
+        self._reset()
+        if last is not None:
+            colours = tuple((w, f) for w in words if (f := colour_of(w, self.g)))
+            self.found.append(
+                Phrase((*words, last.head), last.head, begun, at + 1, self.sentence, number,
+                       colours=colours, kind=kind)
+            )
 
     def _begin(self, at: int, token: str) -> None:
         self.begun = at
@@ -171,18 +213,24 @@ class _Chunker:
         if at + 1 >= len(self.tokens):
             return False
         after = self.tokens[at + 1]
-        return after in self.g.colours or (self.g.name == "en" and is_english_adjective(after))
+        return bool(colour_of(after, self.g)) or (
+            self.g.name == "en" and is_english_adjective(after)
+        )
 
     def _only_modifiers(self) -> bool:
         words = [self.tokens[i] for i in self.run]
         if self.g.head != "last":
-            return words[-1] in self.g.colours
-        return all(self._modifies(word) for word in words)
+            return bool(colour_of(words[-1], self.g))
+        return all(map(self._modifies, words)) and not self._named_after(words)
 
     def _modifies(self, word: str) -> bool:
         return (
-            word in self.g.colours or word in self.g.shades or is_english_adjective(word)
+            bool(colour_of(word, self.g)) or word in self.g.shades or is_english_adjective(word)
         )
+
+    def _named_after(self, words: list[str]) -> bool:
+        """Whether the last word is a thing that a colour is named after: "a raven", "a rose"."""
+        return words[-1] in SOFT_COLOURS and (self.kind != "bare" or self.number is not None)
 
     def _ends(self, at: int, token: str) -> bool:
         """Whether ``token`` can't be in the phrase that is open."""
@@ -192,7 +240,7 @@ class _Chunker:
         if token in g.boundaries or token in g.conjunctions:
             return True
         if not self.run:
-            return False
+            return token in _POSTURES and self.kind == "bare" and self.number is None
         named = not self._only_modifiers()
         if token in g.verbs:
             return named
@@ -207,18 +255,21 @@ class _Chunker:
 
     def _phrases(self, at: int) -> list[Phrase]:
         words = [self.tokens[i] for i in self.run]
-        begun = self.begun if self.begun is not None else at
-        head = self._head(words)
-        colours = [(w, self.g.colours[w]) for w in words if w in self.g.colours and w != head]
+        last = self._head(words)
         parts = [p for i, w in zip(self.run, words, strict=True) if (p := self._part(i, w))]
+        colours = [(w, f) for i, w in enumerate(words) if i != last and (f := colour_of(w, self.g))]
         number = self.number
-        if self.paired and head in {noun_of(w) for w in _PAIRED}:
+        if last is None and not colours and number is None:
+            return parts
+        head = "" if last is None else words[last]
+        if self.paired and head in _PAIRED:
             number = (1, 1)
+        end = at if not self.run else self.run[-1 if last is None else last] + 1
         main = Phrase(
-            words=tuple(words),
+            words=tuple(words if last is None else words[: last + 1]),
             head=self._lemma(head),
-            start=begun,
-            end=(self.run[-1] + 1) if self.run else at,
+            start=at if self.begun is None else self.begun,
+            end=end,
             sentence=self.sentence,
             number=number,
             plural=bool(head) and self._is_plural(head),
@@ -231,7 +282,7 @@ class _Chunker:
     def _part(self, at: int, word: str) -> Phrase | None:
         """What a word such as "blue-eyed" or "three-legged" tells of a part."""
         found = _NUMBERED.match(word)
-        if found is None:
+        if found is None or colour_of(word, self.g):
             return None
         first, second = found.groups()
         noun = self._lemma(second.removesuffix("ed") if second.endswith("ed") else second)
@@ -244,25 +295,39 @@ class _Chunker:
             return replace(made, colours=((first, self.g.colours[first]),))
         return None
 
-    def _head(self, words: list[str]) -> str:
-        g = self.g
-        if g.head == "first":
-            return next((w for w in words if w not in g.colours and w not in g.shades), "")
-        if g.head == "capital":
-            named = [w for i, w in zip(self.run, words, strict=True) if self.cased[i] and w not in g.colours]
-            plain = [w for w in words if w not in g.colours and w not in g.shades]
-            return (named or plain or [""])[-1]
+    def _head(self, words: list[str]) -> int | None:
+        """Which of ``words`` names the thing; None if none does, only a colour or number."""
+        g, every = self.g, range(len(words))
+        if g.head != "last":
+            plain = [i for i in every if not colour_of(words[i], g) and words[i] not in g.shades]
+            if g.head == "first":
+                named_after = words and (self.kind != "bare" or self.number is not None)
+                return plain[0] if plain else (0 if named_after else None)
+            named = [i for i in plain if self.cased[self.run[i]]]
+            return named[0] if named else (plain[-1] if plain else None)
         if self.number is not None and self.number[0] > 1:
-            plural = [w for w in words if is_plural(w) and w not in g.colours]
+            plural = [i for i in every if is_plural(words[i]) and not colour_of(words[i], g)]
             if plural:
                 return plural[0]
-        nouns = [w for w in words if not self._modifies(w)]
+        nouns = [i for i in every if not self._modifies(words[i])]
+        if words and self._named_after(words):
+            return len(words) - 1
+        if len(words) > 1 and colour_of(words[-1], g) and words[-2] in _SHADE_NOUNS:
+            return None
         if nouns:
-            return nouns[-1]
-        if words and (words[-1] in g.colours or words[-1] in g.shades):
-            soft = self.kind != "bare" and len(words) == 1 and words[-1] in g.colours
-            return words[-1] if soft else ""
-        return words[-1] if words else ""
+            return self._before_verb(nouns, words)
+        described = any(colour_of(w, g) for w in words) or self.kind == "bare"
+        return None if described or not words else len(words) - 1
+
+    def _before_verb(self, nouns: list[int], words: list[str]) -> int:
+        """The last noun, unless it is a verb: "a dog chases", "the queen bows to"."""
+        last = nouns[-1]
+        if len(nouns) < 2 or last != len(words) - 1 or not is_plural(words[last]):
+            return last
+        after = self.tokens[self.run[-1] + 1] if self.run[-1] + 1 < len(self.tokens) else ""
+        follows = after in self.g.determiners or after in self.g.possessives or after in ("to", "at")
+        single = self.number == (1, 1)
+        return nouns[-2] if single or (self.kind == "definite" and follows) else last
 
     def _lemma(self, word: str) -> str:
         return noun_of(word) if self.g.name == "en" else _rough(word)
@@ -309,6 +374,8 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
     out = list(found)
     for i, phrase in enumerate(found):
         if not phrase.colours or phrase.head not in PARTS:
+            continue
+        if not phrase.owned and (tokens[phrase.start - 1] if phrase.start else "") not in _OWNING:
             continue
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
         marked = tuple((f"~{word}", families) for word, families in phrase.colours)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from t2x.prompts.forms import content_words
+
 __all__ = ["lost_quotes", "quoted"]
 
 _PAIRS = (
@@ -55,11 +57,45 @@ def lost_quotes(original: str, rewrite: str) -> list[str]:
     Unquoted they count as kept too, as a whole and with their capitals.
     """
     wanted, told = Counter(quoted(original)), Counter(quoted(rewrite))
-    return [
+    lost = [
         f"the quoted text {text[:60]!r} is lost"
         for text in wanted
         if not told[text] and not _stands_bare(text, rewrite)
     ]
+    return lost or [f"the quoted text {t[:60]!r} is on another thing" for t in _moved(original, rewrite)]
+
+
+def _moved(original: str, rewrite: str) -> list[str]:
+    """Quoted texts that are told of what the prompt told of another one: both have changed places.
+    """
+    had, has = _carriers(original), _carriers(rewrite)
+    if len(had) < 2 or set(had) - set(has):
+        return []
+    every = [set(words) for words in had.values()]
+    shared = set.intersection(*every) if every else set()
+    own = {text: set(words) - shared for text, words in had.items()}
+    return [
+        text
+        for text, words in own.items()
+        if words and not words & set(has[text])
+        and any(words & set(has[other]) for other in own if other != text)
+    ]
+
+
+def _carriers(text: str) -> dict[str, list[str]]:
+    """Of each quoted text the content words of its clause, as far as the next quoted text."""
+    found = quoted(text)
+    marked = text
+    for number, inner in enumerate(found):
+        at = marked.find(inner)
+        marked = f"{marked[:at]} \0{number}\0 {marked[at + len(inner):]}" if at >= 0 else marked
+    clauses = re.split(r"[,;.\n]| and | und | y ", marked)
+    return {
+        inner: content_words(re.sub(r"\0\d+\0", " ", clause))
+        for number, inner in enumerate(found)
+        for clause in clauses
+        if f"\0{number}\0" in clause
+    }
 
 
 def _stands_bare(text: str, rewrite: str) -> bool:

@@ -6,19 +6,26 @@ right of the cat"); it is lost if it is told otherwise, of other things, or not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from t2x.prompts import chinese
 from t2x.prompts.counts import matches
+from t2x.prompts.forms import stem
 from t2x.prompts.grammar import Grammar
 from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.phrases import Phrase, Text, read
+from t2x.prompts.spelling import root
 from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS
 
 __all__ = ["Relation", "lost_relations", "relations"]
 
+_DEED = "does "
+_LONGEST_DEED = 4  # words between who does it and to whom
+_PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
 _NEAREST = 4  # phrases before a relation of which it may be told
 # By which relations of the same things, and of the same the other way round, each is kept.
 _DIRECT = {
@@ -47,6 +54,12 @@ class Relation:
     every: bool = False
 
 
+def _is_deed(token: str, grammar: Grammar) -> bool:
+    if grammar.name != "en" or token in grammar.boundaries - grammar.verbs:
+        return False
+    return token in grammar.verbs or re.search(r"(?:ing|ed|s)$", token) is not None
+
+
 def relations(text: Text) -> tuple[Relation, ...]:
     """Read every relation of ``text``."""
     return tuple(_Reader(text).read())
@@ -62,8 +75,11 @@ class _Reader:
         for at, token in enumerate(self.tokens):
             if token[0] == "@":
                 yield from self._side(at, token[1:])
+            elif token == "<by" and self._passive(at):
+                continue
             elif token[0] == "<":
-                yield from self._relation(at, token[1:])
+                yield from self._relation(at, token[1:].replace("by", "near"))
+        yield from self._deeds()
 
     def _before(self, at: int) -> list[Phrase]:
         """Things of the same sentence before ``at``, nearest first."""
@@ -80,11 +96,31 @@ class _Reader:
         return next((p for p in self.phrases if p.start >= at), None)
 
     def _opens(self, at: int) -> bool:
-        """Whether ``at`` begins a sentence or what follows a comma."""
-        before = self.tokens[at - 1] if at else "."
-        if before in ("and", "while", "und", "y", "with"):
-            before = self.tokens[at - 2] if at > 1 else "."
-        return not before[-1].isalnum() and before[0] not in "<@"
+        """Whether no thing stands between ``at`` and the mark, "and" or "with" before it."""
+        start = next((i for i in reversed(range(at)) if self._breaks(self.tokens[i])), -1)
+        return not any(start < p.end <= at for p in self.things)
+
+    @staticmethod
+    def _breaks(token: str) -> bool:
+        return token in ("and", "while", "und", "y", "with") or (
+            not token[-1].isalnum() and token[0] not in "<@"
+        )
+
+    def _passive(self, at: int) -> bool:
+        return at > 0 and _PARTICIPLE.search(self.tokens[at - 1]) is not None
+
+    def _deeds(self) -> Iterator[Relation]:
+        """Who does what to whom: "a goose chasing a postman", "a postman chased by a goose"."""
+        for one, two in pairwise(self.things):
+            gap = self.tokens[one.end : two.start]
+            if not gap or len(gap) > _LONGEST_DEED or any(not t[-1].isalnum() for t in gap):
+                continue
+            verbs = [t for t in gap if t[0] not in "<@" and _is_deed(t, self.text.grammar)]
+            if not verbs or any(t in ("and", "or", "while", "with") for t in gap):
+                continue
+            passive = "<by" in gap and _PARTICIPLE.search(verbs[-1]) is not None
+            doer, other = (two, one) if passive else (one, two)
+            yield Relation(f"{_DEED}{root(stem(verbs[-1]))}", (doer,), (other,))
 
     def _side(self, at: int, name: str) -> Iterator[Relation]:
         after = self._next(at + 1)
@@ -119,6 +155,8 @@ class _Reader:
             if opens:
                 nearest = self._next(to[-1].end)
                 things = [*before[:2], *([nearest] if nearest and nearest.head else [])]
+        if how == "soft" and not (things and to):
+            return
         if inverse:
             objects, holders = tuple(to), tuple(things)
             for one in objects if base == "between" else [None]:
@@ -171,7 +209,7 @@ def lost_relations(original: str, rewrite: str) -> list[str]:
 def _is_place(relation: Relation) -> bool:
     """Whether a relation tells of a place: not "in the rain", "in red", "in a dress"."""
     if not relation.to:
-        return True
+        return bool(relation.things)
     heads = {p.head for p in relation.to}
     if relation.name in ("in", "on", "over", "near", "out", "around") and heads & NO_PLACES:
         return False
@@ -194,6 +232,8 @@ def _kept(
 ) -> bool:
     if not wanted.to:
         return _side_kept(wanted, have, grammar)
+    if wanted.name.startswith(_DEED):
+        return _deed_kept(wanted, have, told, grammar)
     direct, inverse = _DIRECT.get(wanted.name, {wanted.name}), _INVERSE.get(wanted.name, set())
     for relation in have:
         if relation.name in direct and _fits(wanted, relation, grammar):
@@ -225,6 +265,28 @@ def _fits_turned(wanted: Relation, relation: Relation, grammar: Grammar) -> bool
     return _any_match(wanted.things, relation.to, grammar) and _any_match(
         wanted.to, relation.things, grammar
     )
+
+
+def _deed_kept(
+    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
+) -> bool:
+    """Whether the deed is not turned round, nor both only listed; its words may be others."""
+    if any(r.name == wanted.name and _fits(wanted, r, grammar) for r in have):
+        return True
+    if any(r.name == wanted.name and _fits_turned(wanted, r, grammar) for r in have):
+        return False
+    return not _merely_listed(wanted, told, grammar)
+
+
+def _merely_listed(wanted: Relation, told: Text, grammar: Grammar) -> bool:
+    """"A scarecrow and a windmill": nothing but "and" or a comma stands between the two."""
+    for one, two in pairwise(p for p in told.phrases if p.head):
+        pair = Relation("", (one,), (two,))
+        if (_fits(wanted, pair, grammar) or _fits_turned(wanted, pair, grammar)) and set(
+            told.tokens[one.end : two.start]
+        ) <= {"and", ",", "&"}:
+            return True
+    return False
 
 
 def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:

@@ -25,7 +25,7 @@ chicken hen rooster chick cockerel
 duck duckling mallard
 goose gosling
 bird songbird fowl > sparrow robin finch crow raven owl parrot pigeon eagle seagull hawk dove hummingbird
-fish > goldfish koi salmon trout
+fish > goldfish koi salmon trout pike shark carp tuna
 lion lioness
 donkey mule
 frog toad
@@ -293,7 +293,7 @@ ABSENCES: dict[str, frozenset[str]] = {
          " detail stripe object design label"),
         ("wordless textless unlabeled unlabelled unmarked unlettered unprinted",
          "text word label writing letter logo lettering caption watermark"),
-        ("unlit dark extinguished", "light flame lit candle lamp lighting"),
+        ("unlit dark extinguished pitch-dark pitch-black lightless unlighted", "light flame lit candle lamp lighting"),
         ("still calm glassy motionless", "wave ripple motion movement wind"),
         ("silent quiet", "noise sound people person crowd traffic"),
         ("dry", "rain water"),
@@ -302,7 +302,7 @@ ABSENCES: dict[str, frozenset[str]] = {
         ("sunless overcast", "sun sunlight sunshine"),
         ("starless", "star"),
         ("unfurnished", "furniture chair table"),
-        ("treeless barren", "tree plant vegetation"),
+        ("treeless barren", "tree plant vegetation grass leaf"),
         ("pristine spotless immaculate", "dirt stain dust mess trash litter"),
         ("uncluttered tidy minimal minimalist", "clutter mess object"),
         ("serious stern solemn unsmiling straight-faced neutral", "smile smiling"),
