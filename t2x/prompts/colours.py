@@ -63,10 +63,14 @@ def _kept(
     coloured = [p for p in same if _has(p, word, families)]
     if coloured:
         return not _mixed(phrase, families, coloured)
-    if same and phrase.kind != "part":
-        return False
-    # The thing has a name that no table knows: the colour must not be that of another thing.
     others = [p for p in source if p is not phrase and p.head]
+    if same and phrase.kind != "part":
+        return len(_demanded(phrase)) > 1 and any(
+            _has(p, word, families) and p.sentence == same[0].sentence and p.start > same[0].start
+            and not any(p.head and matches(q, p, grammar) for q in others)
+            for p in told
+        )
+    # The thing has a name that no table knows: the colour must not be that of another thing.
     return any(
         _has(p, word, families) and not any(p.head and matches(q, p, grammar) for q in others)
         for p in told

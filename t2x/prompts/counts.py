@@ -101,6 +101,8 @@ def _kept(
         return not more and not (extra and not had_extra)
     if numbers and _within((total, total), wanted):
         return True
+    if wanted == (2, 2) and total == 1 and {"other", "another"} & set(told.tokens):
+        return True
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
@@ -110,7 +112,7 @@ def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
     """Whether a bare number is one of things: "three of them", "cats, three in all", not "at 3"."""
     before = tokens[phrase.start - 1] if phrase.start else ""
     after = [*tokens[phrase.end : phrase.end + 2], "", ""]
-    counted = after[0] in ("of", "altogether", "total", "all", "strong", "together", "de", "von")
+    counted = after[0] in ("of", "altogether", "total", "all", "strong", "together", "them", "de", "von")
     in_all = after[0] in ("<in", "<over") and after[1] in ("total", "all", "number")
     alone = not before.isalnum() and before[:1] not in "<@" and not after[0].isalnum() and (
         after[0][:1] not in ("<", "@")

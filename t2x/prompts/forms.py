@@ -18,7 +18,6 @@ _ENDINGS = (
     ("ches", "ch"),
     ("shes", "sh"),
     ("xes", "x"),
-    ("ves", "f"),
     ("ing", ""),
     ("ed", ""),
     ("s", ""),

@@ -46,7 +46,7 @@ class Grammar:
 
 
 def _any(alternatives: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w<@\u00d7-])(?:{alternatives})(?![\w\u00d7-])")
+    return re.compile(rf"(?<![\w<@-])(?:{alternatives})(?![\w-])")
 
 
 _SIDE = r"(?:hand )?(?: ?(?:side|edge|half|part))?"
@@ -66,11 +66,16 @@ _RELATIONS = (
     (rf"{_IN_THE}left{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )left:|^left:|leftmost", "@left"),
     (rf"{_IN_THE}right{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )right:|^right:|rightmost", "@right"),
     ("on (?:the )?top of|on the surface of|perched atop|atop|on top|astride", "on"),
-    (rf"{_IN_THE}(?:back ?ground|distance|rear|back)", "@behind"),
+    (rf"{_IN_THE}(?:back ?ground|distance|rear|back)(?! of)", "@behind"),
     (rf"{_IN_THE}(?:fore ?ground|front)(?! of)", "@front"),
-    ("(?:directly |right |just )?(?:in front of|ahead of)", "front"),
+    ("(?:directly |right |just )?(?:in front of|ahead of|before(?= (?:it|them|him|her|a|an|the)\\b))", "front"),
+    ("(?:at|in) (?:its|their) (?:very )?(?:centre|center|heart|middle)|in (?:its|their) midst", "in it"),
+    ("at (?:its|their) (?:foot|feet|base|bottom)", "below it"),
+    ("(?:at|by) (?:its|their|his|her) side", "near it"),
+    ("on (?:its|their|his|her) (?:top|back|surface)", "on it"),
+    ("wearing|wears|dressed in|clad in|in (?:his|her) (?=\\w+ ?(?:hat|cap|coat|dress|suit))", "<on soft"),
     ("(?:directly |right |just )?(?:in back of|(?:at|to|towards?) the (?:back|rear) of|in the shadow of|behind)", "behind"),
-    ("in between|sandwiched between|wedged between|between|betwixt", "between"),
+    ("(?:in|through) the (?:gap|space|middle|narrow gap) between|in between|sandwiched between|wedged between|between|betwixt", "between"),
     ("(?:in|into|at|to|from) the (?:very )?(?:middle|centre|center|midst|heart|depths|inside|interior) of", "in"),
     ("next to|beside|besides|alongside(?: of)?|adjacent to|close to|near(?: to)?|at the side of"
      "|by the side of|side by side with|neighbou?ring|together with|right by|just off|hard by", "near"),
@@ -149,7 +154,7 @@ ENGLISH = Grammar(
     boundaries=words(
         """
         of with without for from at to as than via per through across along during toward towards
-        among amongst amid amidst beyond off up down into onto like wearing while when where which
+        among amongst amid amidst beyond off up down into onto like while when where which
         who whom that's whose there here is are was were be been being am it's has have had do does
         did can could will would shall should may might must not never only just also too very so
         then but if because although though yet both either neither nor plus versus vs except about

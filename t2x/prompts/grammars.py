@@ -21,7 +21,7 @@ def _inflected(table: dict[str, str], endings: str) -> dict[str, frozenset[str]]
 
 
 def _any(alternatives: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w<@\u00d7-])(?:{alternatives})(?![\w\u00d7-])")
+    return re.compile(rf"(?<![\w<@-])(?:{alternatives})(?![\w-])")
 
 
 _GERMAN_COLOURS = {

@@ -28,7 +28,8 @@ __all__ = [
 
 _FILLERS = (
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|single"
-    r"|visible|sign|signs|trace|traces|hint|kind|sort|other|in sight|depict|using|use|both|either|all|even)\s+)*"
+    r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|both|either|all"
+    r"|even)\s+)*"
 )
 _NO = (
     r"(?<![\w-])(?:no|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
@@ -43,7 +44,8 @@ _MORE = re.compile(
 _FREE = re.compile(r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])|(?<![\w-])(?P<none>nobody|no[- ]one)(?!\w)")
 _AFTER = re.compile(
     r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing|omitted"
-    r"|excluded|removed|left out)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
+    r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)|out of (?:frame"
+    r"|sight|view)|unseen|invisible|cropped out)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
 )
 _NOT_LESS = words(
     """
@@ -54,7 +56,7 @@ _NOT_LESS = words(
 )
 # Negations in form that ask for what follows: "not only", "can't wait to see", "why not".
 _NO_NEGATION = re.compile(
-    rf"{_NO}(?:only|one|just|much|many|more|less|fewer|longer|least|matter|sure|problem|doubt|wait"
+    rf"{_NO}(?:only|one but|just|much|many|more|less|fewer|longer|least|matter|sure|problem|doubt|wait"
     r"|forget|omit|miss|skip|exclude|overlook|ignore|worry|get enough|go wrong|without|lacking|devoid"
     r"|unlike|leave(?:\s+out)?|(?:help|resist)(?:\s+\w+ing)?)(?!\w)"
     r"|(?<!\w)why (?:not|don['\u2019]t)(?!\w)|(?<!\w)nothing (?:but|except)(?!\w)"
@@ -174,7 +176,9 @@ def _stands_alone(text: str, more: re.Match[str], scope: Scope) -> bool:
     """Whether "and people" after "without cars" is one bare plural and nothing more."""
     between = text[more.start() : scope.start]
     word = text[scope.start : scope.end].strip()
-    return re.fullmatch(r"\s*and\s+", between) is not None and " " not in word and is_plural(word)
+    if re.fullmatch(r"\s*and\s+", between) is None or " " in word:
+        return False
+    return is_plural(word) or re.match(r"\s*(?:[,.;)]|$)", text[scope.end :]) is not None
 
 
 def _end_of_words(match: re.Match[str], text: str) -> tuple[int, str] | None:

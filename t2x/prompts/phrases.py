@@ -99,7 +99,7 @@ def _tokens(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
 
 def _token_of(name: str) -> str:
     """A relation as a token that no word is: "left" as "<0left", "@left" as "@left"."""
-    flat = name.replace(" ", "\u00d7")
+    flat = name.replace(" ", "\u01c0")
     if flat[0] == "@":
         return flat
     turned = "\u00d8" if flat[0] == "<" else ""
@@ -312,12 +312,24 @@ class _Chunker:
         nouns = [i for i in every if not self._modifies(words[i])]
         if words and self._named_after(words):
             return len(words) - 1
-        if len(words) > 1 and colour_of(words[-1], g) and words[-2] in _SHADE_NOUNS:
+        if self._tells_colour(words):
             return None
         if nouns:
             return self._before_verb(nouns, words)
         described = any(colour_of(w, g) for w in words) or self.kind == "bare"
         return None if described or not words else len(words) - 1
+
+    def _tells_colour(self, words: list[str]) -> bool:
+        """Whether a run is no thing but its colour: "leaf green", "emerald green share a"."""
+        if self.kind != "bare" or self.number is not None or not words:
+            return False
+        after = self.tokens[self.run[-1] + 1] if self.run[-1] + 1 < len(self.tokens) else ""
+        if len(words) > 1 and after in self.g.determiners and not is_plural(words[-1]):
+            words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
+        hard = bool(colour_of(words[-1], self.g)) and words[-1] not in SOFT_COLOURS
+        return (hard and len(words) < 4) or (
+            len(words) > 1 and bool(colour_of(words[-1], self.g)) and words[-2] in _SHADE_NOUNS
+        )
 
     def _before_verb(self, nouns: list[int], words: list[str]) -> int:
         """The last noun, unless it is a verb: "a dog chases", "the queen bows to"."""
@@ -359,7 +371,10 @@ def _with_predicates(
             out.append(phrase)
             continue
         out[owner] = _coloured(out[owner], phrase)
+        apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
         for i in range(owner):
+            if apart and out[i].head and out[i].sentence == phrase.sentence:
+                out[i] = _hinted(out[i], phrase)
             if out[owner].owned and out[i].head and out[i].sentence == phrase.sentence:
                 out[i] = _coloured(out[i], phrase)
     return tuple(_share_parts(out, tokens, grammar))
@@ -369,16 +384,25 @@ def _coloured(phrase: Phrase, told: Phrase) -> Phrase:
     return replace(phrase, colours=(*phrase.colours, *told.colours))
 
 
+def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
+    """A colour that may be this thing's: it keeps one, and asks for none."""
+    marked = tuple((f"~{word}", families) for word, families in told.colours)
+    return replace(phrase, colours=(*phrase.colours, *marked))
+
+
 def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
     """"A sweater with red stripes", "a car, its paint red": the colour of a part is the thing's."""
     out = list(found)
+    shared: set[int] = set()
     for i, phrase in enumerate(found):
         if not phrase.colours or phrase.head not in PARTS:
             continue
-        if not phrase.owned and (tokens[phrase.start - 1] if phrase.start else "") not in _OWNING:
+        link = tokens[phrase.start - 1] if phrase.start else ""
+        goes_on = link in grammar.conjunctions and i - 1 in shared
+        if not (phrase.owned or link in _OWNING or goes_on):
             continue
+        shared.add(i)
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
-        marked = tuple((f"~{word}", families) for word, families in phrase.colours)
-        for j in before if phrase.owned else before[-1:]:
-            out[j] = replace(out[j], colours=(*out[j].colours, *marked))
+        for j in before if phrase.owned or goes_on else before[-1:]:
+            out[j] = _hinted(out[j], phrase)
     return out

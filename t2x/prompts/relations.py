@@ -23,6 +23,15 @@ from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS
 
 __all__ = ["Relation", "lost_relations", "relations"]
 
+_VERB_FORMS = {
+    "fed": "feed", "rode": "ride", "ridden": "ride", "led": "lead", "held": "hold",
+    "caught": "catch", "taught": "teach", "bit": "bite", "bitten": "bite", "ate": "eat",
+    "eaten": "eat", "gave": "give", "given": "give", "threw": "throw", "thrown": "throw",
+    "drove": "drive", "driven": "drive", "drew": "draw", "drawn": "draw", "fought": "fight",
+    "struck": "strike", "wore": "wear", "worn": "wear", "seen": "see", "stole": "steal",
+    "stolen": "steal", "shot": "shoot", "hid": "hide", "hidden": "hide", "hung": "hang",
+    "riding": "ride", "biting": "bite",
+}  # fmt: skip
 _DEED = "does "
 _LONGEST_DEED = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
@@ -52,12 +61,19 @@ class Relation:
     things: tuple[Phrase, ...]
     to: tuple[Phrase, ...] = ()
     every: bool = False
+    soft: bool = False  # keeps a relation, and asks for none
 
 
 def _is_deed(token: str, grammar: Grammar) -> bool:
     if grammar.name != "en" or token in grammar.boundaries - grammar.verbs:
         return False
     return token in grammar.verbs or re.search(r"(?:ing|ed|s)$", token) is not None
+
+
+def _verb(form: str) -> str:
+    """What the forms of a verb have in common: "chases", "chasing" and "chased"."""
+    form = _VERB_FORMS.get(form, form)
+    return root(stem(f"{form[:-3]}y" if form.endswith("ied") else form))
 
 
 def relations(text: Text) -> tuple[Relation, ...]:
@@ -115,12 +131,17 @@ class _Reader:
             gap = self.tokens[one.end : two.start]
             if not gap or len(gap) > _LONGEST_DEED or any(not t[-1].isalnum() for t in gap):
                 continue
+            if any(t in ("and", "or", "while", "with") for t in gap):
+                continue
             verbs = [t for t in gap if t[0] not in "<@" and _is_deed(t, self.text.grammar)]
-            if not verbs or any(t in ("and", "or", "while", "with") for t in gap):
+            if not verbs or any(t[0] in "<@" and t != "<by" for t in gap):
                 continue
             passive = "<by" in gap and _PARTICIPLE.search(verbs[-1]) is not None
+            if "being" in gap and not passive:
+                by = next((i for i in range(two.end, len(self.tokens)) if self.tokens[i] == "<by"), 0)
+                two, passive = (self._next(by) or two, True) if by else (two, False)
             doer, other = (two, one) if passive else (one, two)
-            yield Relation(f"{_DEED}{root(stem(verbs[-1]))}", (doer,), (other,))
+            yield Relation(f"{_DEED}{_verb(verbs[-1])}", (doer,), (other,))
 
     def _side(self, at: int, name: str) -> Iterator[Relation]:
         after = self._next(at + 1)
@@ -133,36 +154,53 @@ class _Reader:
 
     def _relation(self, at: int, name: str) -> Iterator[Relation]:
         inverse = name.endswith("\u00d8")
-        base, _, how = name.removesuffix("\u00d8").partition("\u00d7")
+        base, _, how = name.removesuffix("\u00d8").partition("\u01c0")
         before = self._before(at)
         if how == "each":
             yield from self._each(base, before)
             return
         target = self._target(at) if how != "it" else None
         opens = self._opens(at)
-        things = list(before)
-        to: list[Phrase]
         if target is None or target.kind == "pronoun":
-            end = at + 1 if target is None else target.end
-            if opens or not before:
-                things = [p] if (p := self._next(end)) and p.head else []
-                to = self._earlier(at)
-            else:
-                to = [p for p in self._earlier(at) if p is not before[0]]
-                things = before[:1]
-        else:
-            to = self._targets(target, base, inverse)
-            if opens:
-                nearest = self._next(to[-1].end)
-                things = [*before[:2], *([nearest] if nearest and nearest.head else [])]
-        if how == "soft" and not (things and to):
+            yield from self._of_told(at, base, target, inverse=inverse)
             return
-        if inverse:
-            objects, holders = tuple(to), tuple(things)
-            for one in objects if base == "between" else [None]:
-                yield Relation(base, holders if base == "between" else objects, (one,) if one else holders)
-        elif things and to:
+        to, things = self._targets(target, base), list(before)
+        if opens:
+            things = [*before[:2], *self._following(to[-1].end)]
+        if not things:
+            return
+        if inverse and base == "between":
+            for one in to:
+                yield Relation(base, tuple(things), (one,))
+        elif inverse:
+            yield Relation(base, tuple(to), tuple(things), soft=how == "soft")
+        else:
             yield Relation(base, tuple(things), tuple(to), every=base == "between")
+
+    def _of_told(
+        self, at: int, base: str, target: Phrase | None, *, inverse: bool
+    ) -> Iterator[Relation]:
+        """In relation to something told before: "a table, and under it a ball", "a ball below"."""
+        opens = self._opens(at)
+        end = at + 1 if target is None else target.end
+        things = self._following(end) if opens else self._before(at)[:3]
+        for thing in things:
+            to = tuple(p for p in self._earlier(at) if p.start < thing.start)
+            if to:
+                yield Relation(base, to, (thing,)) if inverse else Relation(base, (thing,), to)
+
+    def _following(self, end: int) -> list[Phrase]:
+        """The next thing, and what it is of: "eyes of a cat"."""
+        first = next((p for p in self.things if p.start >= end), None)
+        return [] if first is None else [first, *self._of(first)]
+
+    def _of(self, phrase: Phrase) -> list[Phrase]:
+        if self.tokens[phrase.end : phrase.end + 1] and (
+            self.tokens[phrase.end] in self.text.grammar.of
+        ):
+            after = self._next(phrase.end)
+            return [after] if after is not None and after.head else []
+        return []
 
     def _target(self, at: int) -> Phrase | None:
         """The phrase right after a relation, if nothing but "the" and the like is in between."""
@@ -172,9 +210,9 @@ class _Reader:
         between = self.tokens[at + 1 : nearest.start]
         return None if any(not t.isalnum() or t[0] in "<@" for t in between) else nearest
 
-    def _targets(self, target: Phrase, base: str, inverse: bool) -> list[Phrase]:
-        """The phrase, and with "between" the one after "and"."""
-        found = [target]
+    def _targets(self, target: Phrase, base: str) -> list[Phrase]:
+        """The phrase, what it is of, and with "between" the one after "and"."""
+        found = [target] if base == "between" else [target, *self._of(target)]
         joined = self.tokens[target.end : target.end + 1]
         if base == "between" and joined and joined[0] in ("and", "und", "y", "e"):
             after = self._next(target.end)
@@ -208,6 +246,8 @@ def lost_relations(original: str, rewrite: str) -> list[str]:
 
 def _is_place(relation: Relation) -> bool:
     """Whether a relation tells of a place: not "in the rain", "in red", "in a dress"."""
+    if relation.soft:
+        return False
     if not relation.to:
         return bool(relation.things)
     heads = {p.head for p in relation.to}
@@ -235,6 +275,8 @@ def _kept(
     if wanted.name.startswith(_DEED):
         return _deed_kept(wanted, have, told, grammar)
     direct, inverse = _DIRECT.get(wanted.name, {wanted.name}), _INVERSE.get(wanted.name, set())
+    if wanted.name == "on" and any(p.head in CLOTHES for p in wanted.things):
+        inverse = inverse | {"in"}
     for relation in have:
         if relation.name in direct and _fits(wanted, relation, grammar):
             return True
