@@ -106,7 +106,7 @@ _ADJECTIVES = words(
     happy sad angry sleepy tired playful curious gentle fierce noble royal sleek sturdy delicate
     intricate detailed ornate polished worn weathered faded blooming burning glowing floating
     flying standing sitting sleeping running traditional medieval victorian futuristic urban rural
-    northern southern late early main central left right upper lower distant nearby matching
+    close far apart northern southern late early main central left right upper lower distant nearby matching
     identical different various separate similar other several few many more most real fake
     brightly softly fully freshly neatly beautifully newly gently red-hot slender graceful
     mighty steaming sparkling towering winding misty foggy sunny rainy snowy stormy windy cloudy
@@ -177,7 +177,8 @@ ENGLISH = Grammar(
         stacked left seen made set built lit strung hung bound drawn worn torn broken frozen
         hidden woven spun flung caught kept shown spread stuck swept thrown tied wound bent buried
         surround surrounds pulls pull pushes push flank flanks shine glow sprawls dangles dangle
-        clings nestles gallops roars barks climbs climb wades bows kicks bites leaps
+        clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
+        sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars barks climbs climb wades bows kicks bites leaps
         """
     ),
     numbers=NUMBER_WORDS,

@@ -11,10 +11,12 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import ENGLISH, is_english_adjective
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.quotes import quoted
-from t2x.prompts.spelling import is_word
+from t2x.prompts.spelling import is_word, rank_of
+from t2x.prompts.synonyms import is_known, share_group
 from t2x.prompts.words import COLOUR_FAMILIES, NUMBER_WORDS, STOP_WORDS, words
 
 __all__ = ["lost_names", "names"]
@@ -61,18 +63,51 @@ _FAMOUS = words(
     lisbon moscow kyoto osaka beijing shanghai seoul mumbai delhi cairo istanbul athens dublin
     edinburgh chicago boston seattle miami hollywood manhattan brooklyn broadway vegas sydney
     melbourne toronto vancouver rio havana dubai singapore bangkok hamburg munich cologne zurich
-    geneva brussels stockholm oslo copenhagen helsinki budapest warsaw krakow santorini hawaii
+    geneva brussels phoenix georgia jordan cambridge oxford florence nice salzburg dresden leipzig marrakech casablanca jerusalem petra giza lisbon porto seville granada toledo naples pisa siena verona sicily tuscany provence bavaria alps andes himalayas patagonia bali phuket mykonos capri cuba jamaica nepal tibet vietnam thailand cambodia peru chile argentina ireland portugal belgium netherlands denmark poland austria hungary croatia ukraine israel iran iraq syria ethiopia nigeria ghana senegal madagascar philippines indonesia malaysia taiwan mongolia stockholm oslo copenhagen helsinki budapest warsaw krakow santorini hawaii
     california texas florida alaska france germany italy spain england scotland ireland wales japan
     china korea india brazil mexico canada australia egypt greece turkey russia norway sweden
     iceland finland switzerland austria morocco kenya africa europe asia america antarctica everest
     fuji kilimanjaro vesuvius sahara amazon nile thames seine stonehenge colosseum parthenon kremlin
     versailles alhambra nike adidas ferrari porsche lamborghini tesla bmw mercedes audi toyota honda
     volkswagen ford chevrolet harley vespa lego nasa ikea starbucks mcdonald's google apple-inc
-    coca-cola pepsi rolex gucci chanel disney pixar marvel zeus medusa poseidon odin anubis buddha
+    coca-cola pepsi rolex gucci chanel disney pixar marvel dracula frankenstein pegasus atlantis rapunzel cinderella tarzan zorro icarus narcissus hercules achilles apollo athena loki tintin asterix popeye pinocchio aladdin gulliver hamlet ophelia macbeth quixote chewbacca darwin galileo socrates plato aristotle newton darwin chopin vivaldi debussy cezanne matisse renoir degas klimt munch rothko pollock basquiat botticelli caravaggio goya velazquez hiroshige kandinsky chagall magritte escher bosch bruegel gaudi hitchcock kubrick spielberg chaplin zeus medusa poseidon odin anubis buddha
     jesus mars jupiter saturn venus neptune pluto
     """
 )
+# Names of several words that people type without capitals.
+_FAMOUS_PHRASES = re.compile(
+    r"(?<![\w-])(?:mona lisa|charlie chaplin|taylor swift|john lennon|marilyn monroe|audrey hepburn"
+    r"|david bowie|freddie mercury|michael jackson|bob marley|nikola tesla|isaac newton|albert"
+    r" einstein|frida kahlo|salvador dali|van gogh|vincent van gogh|pablo picasso|claude monet"
+    r"|leonardo da vinci|andy warhol|joan of arc|julius caesar|genghis khan|marco polo|anne frank"
+    r"|mother teresa|princess diana|queen elizabeth|queen victoria|steve jobs|elon musk|bill gates"
+    r"|edgar allan poe|jane austen|mark twain|charles dickens|oscar wilde|ernest hemingway|franz"
+    r" kafka|sherlock holmes|harry potter|darth vader|luke skywalker|james bond|indiana jones|robin"
+    r" hood|peter pan|snow white|mickey mouse|donald duck|bugs bunny|santa claus|super mario|hello"
+    r" kitty|lara croft|king kong|moby dick|don quixote|peter rabbit|winnie the pooh|captain"
+    r" america|iron man|wonder woman|optimus prime|king arthur|statue of liberty|eiffel tower|big"
+    r" ben|taj mahal|machu picchu|golden gate(?: bridge)?|brooklyn bridge|times square|central park"
+    r"|empire state building|mount (?:fuji|everest|rushmore|rainier|etna)|notre dame|sagrada familia"
+    r"|great wall(?: of china)?|niagara falls|grand canyon|loch ness|tower bridge|hagia sophia"
+    r"|burj khalifa|stone ?henge|easter island|new york(?: city)?|los angeles|san francisco|las"
+    r" vegas|hong kong|rio de janeiro|buenos aires|cape town|mexico city|new orleans|new zealand"
+    r"|south korea|costa rica|sri lanka|united states|great britain|coca[- ]cola|louis vuitton|star"
+    r" (?:wars|trek)|studio ghibli|rolls[- ]royce|aston martin|bruce lee|muhammad ali|barack obama"
+    r"|donald trump|nelson mandela|mahatma gandhi|martin luther king|abraham lincoln|george"
+    r" washington|winston churchill|elvis presley|lady gaga|lionel messi|cristiano ronaldo|greta"
+    r" thunberg|stephen hawking|marie curie|ada lovelace|charles darwin)(?!\w)",
+    re.IGNORECASE,
+)
+_COMMON_RANK = 25_000  # what is more frequent than this is rather no name
 _LIKE = re.compile(r"[- ](?:like|style|inspired|esque|lookalike|look-alike|impersonator)(?!\w)")
+_ROLES = words(
+    "nurse singer dancer painter writer poet actress actor queen princess waitress teacher doctor"
+    " farmer baker sailor soldier model widow maid clerk student cat dog horse cow doll"
+)
+_SHORT = {"bill": "william", "bob": "robert", "jim": "james", "jack": "john", "harry": "henry",
+          "liz": "elizabeth", "beth": "elizabeth", "tony": "anthony", "ted": "theodore",
+          "charlie": "charles", "tom": "thomas", "mike": "michael", "dave": "david",
+          "abe": "abraham", "andy": "andrew", "kate": "katherine", "leo": "leonardo"}  # fmt: skip
 _NO_NAME = words("portrait photo painting picture image drawing sketch illustration close-up view")
 _CHINESE = re.compile(
     r"\u300a[^\u300b]+\u300b|(?:北京|上海|广州|深圳|香港|台北|巴黎|伦敦|东京|京都|纽约|罗马|威尼斯|长城|故宫|富士山|埃菲尔铁塔"
@@ -89,7 +124,7 @@ def names(text: str) -> list[str]:
         text = text.replace(inner, " ")
     if code == "zh":
         return list(dict.fromkeys(m.strip("\u300a\u300b") for m in _CHINESE.findall(text)))
-    found = [*_capitalised(text, code), *_famous(text)]
+    found = [*_capitalised(text, code), *_FAMOUS_PHRASES.findall(text), *_famous(text)]
     kept = [n for n in found if not any(n != m and n.lower() in m.lower() for m in found)]
     return list(dict.fromkeys(kept))
 
@@ -127,9 +162,18 @@ def _leads(parts: Sequence[str], *, starts: bool) -> bool:
     if not starts or word in _FAMOUS or not word.isalpha():
         return False
     if len(parts) == 1:
-        return is_word(word)
+        return _is_plain(word)
     plain = word in COLOUR_FAMILIES or is_english_adjective(word)
     return plain and parts[1].lower() not in _GENERIC
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word that begins a sentence has its capital from there: "Kittens", "Sunset"."""
+    noun = noun_of(word)
+    if is_known(noun) or is_plural(word) or is_english_adjective(word) or word in ENGLISH.verbs:
+        return True
+    rank = rank_of(word)
+    return rank is not None and rank < _COMMON_RANK
 
 
 def _is_noise(name: str) -> bool:
@@ -175,21 +219,58 @@ def _has(rewrite: str, name: str) -> bool:
     parts = [p for p in parts if p not in _TITLES] or parts
     if _is_compared(rewrite, parts) and not _is_compared(name, parts):
         return False
-    if _became_a_thing(rewrite, parts) :
+    if _became_a_thing(rewrite, parts) or _renamed(rewrite, name):
         return False
     if "".join(parts) in joined:
         return True
-    own = [p for p in parts if p not in _GENERIC]
-    if len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name):
+    own = _own_words(parts)
+    if _only_small(rewrite, own, name):
+        return False
+    exact = len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name)
+    if exact or _NUMERAL.fullmatch(parts[-1].upper()):
         return bool(own) and all(_known(p, told) for p in own)
     return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
+
+
+_NUMERAL = re.compile(r"[IVX]+")
+
+
+def _own_words(parts: Sequence[str]) -> list[str]:
+    """What is left of a place's name without what kind of place it is: "Fuji", "Golden Gate"."""
+    own = list(parts)
+    if len(own) > 1 and own[-1] in _GENERIC:
+        own = own[:-1]
+    if len(own) > 1 and own[0] in _GENERIC:
+        own = own[1:]
+    return own
+
+
+def _only_small(rewrite: str, own: Sequence[str], name: str) -> bool:
+    """Whether words of a capitalised name of several stand scattered and without capitals."""
+    if len(own) < 2 or not name[0].isupper():
+        return False
+    found = [w for w in re.findall(r"[^\W_]+", rewrite) if _folded(w) in own]
+    return bool(found) and not any(w[0].isupper() for w in found)
 
 
 def _became_a_thing(rewrite: str, parts: Sequence[str]) -> bool:
     """Whether a name of one word is only told as a common noun: Turkey as "a turkey"."""
     if len(parts) != 1 or re.search(rf"(?<!\w){parts[0].capitalize()}(?!\w)", rewrite):
         return False
-    return re.search(rf"(?<!\w)(?:an?|two|three|some) (?:[a-z-]+ )?{parts[0]}(?!\w)", rewrite) is not None
+    article = r"(?<!\w)(?:[Aa]n?|[Tt]wo|[Tt]hree|[Ss]ome)"
+    return re.search(rf"{article} (?:[a-z-]+ )?{parts[0]}(?!\w)", rewrite) is not None
+
+
+def _renamed(rewrite: str, name: str) -> bool:
+    """Whether a place's name is now someone's: "a girl called Sydney", "Florence, a nurse"."""
+    if name.lower() not in _FAMOUS or " " in name:
+        return False
+    called = rf"(?:called|named) {re.escape(name)}(?!\w)"
+    who = rf"(?<!\w){re.escape(name)}, an? ([a-z-]+)(?: ([a-z]+))?"
+    if re.search(called, rewrite):
+        return True
+    told = (word for found in re.findall(who, rewrite) for word in found if word)
+    return any(share_group("person", w) or w in _ROLES for w in told)
 
 
 def _spelt(found: Sequence[str]) -> list[str]:
@@ -223,6 +304,9 @@ def _other_first_name(rewrite: str, parts: Sequence[str]) -> bool:
     for match in re.finditer(pattern, rewrite, re.IGNORECASE):
         first = match.group(1)
         starts = _starts_sentence(rewrite, match.start())
-        if first[0].isupper() and _folded(first) not in parts and not (starts and is_word(first.lower())):
-            return first.lower() not in STOP_WORDS | _TITLES
+        same = {_SHORT.get(p, p) for p in (*parts, *(p[:4] for p in parts))}
+        own = _folded(first)
+        if first[0].isupper() and not {_SHORT.get(own, own), own, own[:4]} & {*same, *parts}:
+            plain = starts and (_is_plain(first.lower()) or first.lower() in _NO_NAME)
+            return not plain and first.lower() not in STOP_WORDS | _TITLES
     return False

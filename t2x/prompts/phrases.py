@@ -314,6 +314,8 @@ class _Chunker:
             return len(words) - 1
         if self._tells_colour(words):
             return None
+        if self.kind == "bare" and self.number is None:
+            nouns = [i for i in nouns if words[i] not in g.verbs]
         if nouns:
             return self._before_verb(nouns, words)
         described = any(colour_of(w, g) for w in words) or self.kind == "bare"

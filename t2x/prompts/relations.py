@@ -67,7 +67,7 @@ class Relation:
 def _is_deed(token: str, grammar: Grammar) -> bool:
     if grammar.name != "en" or token in grammar.boundaries - grammar.verbs:
         return False
-    return token in grammar.verbs or re.search(r"(?:ing|ed|s)$", token) is not None
+    return token in grammar.verbs or token in _VERB_FORMS or re.search(r"(?:ing|ed|s)$", token) is not None
 
 
 def _verb(form: str) -> str:
