@@ -48,6 +48,7 @@ def _noun(text: str) -> str:
 
 
 def _alike(one: str, two: str) -> bool:
+    one, two = (name[:-1] if len(name) > 1 and name[-1] in "子儿" else name for name in (one, two))
     return bool(one and two) and (one[-1] == two[-1] or one in two or two in one)
 
 

@@ -71,6 +71,8 @@ def _no_longer_one(
     phrase: Phrase, source: Sequence[Phrase], same: Sequence[Phrase], grammar: Grammar
 ) -> str:
     """Why one thing is not one any more: the rewrite tells of several and never of one."""
+    if phrase.plural:  # "a pair of glasses"
+        return ""
     fits = [p for p in same if p.number is None or _within(p.number, (1, 1))]
     single = [p for p in fits if not p.plural]
     strict = bool({"single", "lone", "solitary", "sole", "1", "exactly"} & set(phrase.words)) or (

@@ -54,7 +54,7 @@ _WAY = r"(?:just |directly |immediately |slightly |right |standing |sitting )?"
 _IN_THE = r"(?:in|at|on|to|towards?|along) (?:the )?(?:far |very |upper |lower |extreme )?"
 _RELATIONS = (
     ("topped (?:with|by)|crowned (?:with|by)|covered (?:with|by|in)|strewn with", "<on"),
-    ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "<on soft"),
+    ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "hold"),
     ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "<between"),
@@ -65,9 +65,12 @@ _RELATIONS = (
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?right(?: side)?", "right it"),
     (rf"{_IN_THE}left{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )left:|^left:|leftmost", "@left"),
     (rf"{_IN_THE}right{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )right:|^right:|rightmost", "@right"),
-    ("on (?:the )?top of|on the surface of|perched atop|atop|on top|astride", "on"),
+    ("tops|crowns|caps|topping|crowning|capping|mounted on|on (?:the )?top of|on the surface of|perched atop|atop|on top|astride", "on"),
     (rf"{_IN_THE}(?:back ?ground|distance|rear|back)(?! of)", "@behind"),
     (rf"{_IN_THE}(?:fore ?ground|front)(?! of)", "@front"),
+    ("against (?:the|a) backdrop of|with (?:the|a) backdrop of", "front"),
+    (r"(?<=[a-z] )left(?=[,.;]|$)", "@left"),
+    (r"(?<=[a-z] )right(?=[,.;]|$)", "@right"),
     ("(?:directly |right |just )?(?:in front of|ahead of|before(?= (?:it|them|him|her|a|an|the)\\b))", "front"),
     ("(?:at|in) (?:its|their) (?:very )?(?:centre|center|heart|middle)|in (?:its|their) midst", "in it"),
     ("at (?:its|their) (?:foot|feet|base|bottom)", "below it"),
@@ -102,7 +105,7 @@ _ADJECTIVES = words(
     solitary sole open closed full half broken whole round square flat sharp smooth rough furry
     striped spotted wooden golden woolen woollen stone metal metallic glass plastic leather brick
     paper marble steel iron bronze ceramic porcelain velvet silk cotton knitted crystal concrete
-    chrome neon fresh ripe raw sweet crisp cozy cosy busy crowded lush dense bare proud brave wise
+    chrome fresh ripe raw sweet crisp cozy cosy busy crowded lush dense bare proud brave wise
     happy sad angry sleepy tired playful curious gentle fierce noble royal sleek sturdy delicate
     intricate detailed ornate polished worn weathered faded blooming burning glowing floating
     flying standing sitting sleeping running traditional medieval victorian futuristic urban rural
@@ -137,7 +140,7 @@ _ADJECTIVE_ENDING = re.compile(r"(?:[bcdfghklmnprstvwz]y|ful|ous|ish|al|ive|ic|a
 @lru_cache(maxsize=4096)
 def is_english_adjective(word: str) -> bool:
     """Whether a lower-case ``word`` rather describes a thing than names one."""
-    if word in _NOUNS_LIKE_ADJECTIVES or noun_of(word) in _NOUNS_LIKE_ADJECTIVES:
+    if word.endswith("fish") or word in _NOUNS_LIKE_ADJECTIVES or noun_of(word) in _NOUNS_LIKE_ADJECTIVES:
         return False
     if word in _ADJECTIVES:
         return True
@@ -177,7 +180,7 @@ ENGLISH = Grammar(
         stacked left seen made set built lit strung hung bound drawn worn torn broken frozen
         hidden woven spun flung caught kept shown spread stuck swept thrown tied wound bent buried
         surround surrounds pulls pull pushes push flank flanks shine glow sprawls dangles dangle
-        clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
+        crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
         sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars barks climbs climb wades bows kicks bites leaps
         """
     ),
@@ -188,7 +191,7 @@ ENGLISH = Grammar(
     colours=COLOUR_FAMILIES,
     shades=words(
         """
-        bright dark light pale deep vivid soft rich brilliant dusty muted warm cool hot neon pastel
+        bright dark light pale deep vivid soft rich brilliant dusty muted warm cool hot pastel
         faded glossy matte shiny colour color hue hues shade shades tone tones tint coloured colored
         bold pure solid vibrant all entirely mostly fully completely tinted intense and
         """

@@ -167,11 +167,13 @@ def _leads(parts: Sequence[str], *, starts: bool) -> bool:
     return plain and parts[1].lower() not in _GENERIC
 
 
-def _is_plain(word: str) -> bool:
+def _is_plain(word: str, *, ranked: bool = True) -> bool:
     """Whether a word that begins a sentence has its capital from there: "Kittens", "Sunset"."""
     noun = noun_of(word)
-    if is_known(noun) or is_plural(word) or is_english_adjective(word) or word in ENGLISH.verbs:
+    if is_known(noun) or is_plural(word) or is_english_adjective(word) or word in ENGLISH.verbs | _NO_NAME:
         return True
+    if not ranked:
+        return False
     rank = rank_of(word)
     return rank is not None and rank < _COMMON_RANK
 
@@ -307,6 +309,6 @@ def _other_first_name(rewrite: str, parts: Sequence[str]) -> bool:
         same = {_SHORT.get(p, p) for p in (*parts, *(p[:4] for p in parts))}
         own = _folded(first)
         if first[0].isupper() and not {_SHORT.get(own, own), own, own[:4]} & {*same, *parts}:
-            plain = starts and (_is_plain(first.lower()) or first.lower() in _NO_NAME)
+            plain = starts and _is_plain(first.lower(), ranked=False)
             return not plain and first.lower() not in STOP_WORDS | _TITLES
     return False

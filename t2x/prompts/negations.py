@@ -32,7 +32,7 @@ _FILLERS = (
     r"|even)\s+)*"
 )
 _NO = (
-    r"(?<![\w-])(?:no|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
+    r"(?<![\w-])(?:no|nary|zero|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
     r"|empty|bereft|clear|absent|void|stripped|bare) of|free from|lacking|lacks|lack of|absence of"
     r"|absent|instead of|rather than|avoid(?:s|ing)?|exclud(?:e|es|ing)|omit(?:s|ting)?|missing"
     rf"|leav(?:e|ing) out|except(?: for)?)\s+{_FILLERS}"
@@ -45,7 +45,8 @@ _FREE = re.compile(r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])
 _AFTER = re.compile(
     r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing|omitted"
     r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)|out of (?:frame"
-    r"|sight|view)|unseen|invisible|cropped out)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
+    r"|sight|view)|unseen|invisible|cropped out|(?:long )?gone|nowhere to be (?:seen|found)|switched off|turned off"
+    r"|taken away|stripped away|hidden)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
 )
 _NOT_LESS = words(
     """

@@ -16,6 +16,11 @@ __all__ = ["GERMAN_NUMBERS", "SPANISH_NUMBERS", "chinese_value", "in_digits", "n
 # Python refuses to read an integer of thousands of digits, and nobody counts that far.
 _DIGITS = re.compile(r"(?<![\w.:/-])\d{1,15}(?:\.\d+)?(?![\w:/]|\.\d)")
 _HALF_DOZEN = re.compile(r"(?<!\w)half (?:a )?dozen(?!\w)")
+_NAMED = (
+    (re.compile(r"(?<!\w)a baker's dozen(?: of)?(?!\w)"), "13"),
+    (re.compile(r"(?<!\w)a brace of(?!\w)"), "2"),
+    (re.compile(r"(?<!\w)a score of(?!\w)"), "20"),
+)
 _GROUPED = re.compile(r"(?<![\w.,:/-])\d{1,3}(?:,\d{3}){1,4}(?!\w|,\d)")
 _UNIT = "|".join(word for word, n in COUNTING_WORDS.items() if n < 10)
 _TENS = re.compile(
@@ -107,6 +112,8 @@ def in_digits(lower: str, language: str = "en") -> str:
         units = _GERMAN_UNITS if language == "de" else _SPANISH_UNITS
         return _DOZENS[language].sub(lambda m: str(12 * units[m.group(1)]), lower)
     lower = _HALF_DOZEN.sub("6", lower)
+    for pattern, value in _NAMED:
+        lower = pattern.sub(value, lower)
     lower = _GROUPED.sub(lambda m: m.group().replace(",", ""), lower)
     lower = _TENS.sub(lambda m: str(_value(m.group(1)) + _value(m.group(2) or m.group(3))), lower)
     for size, pattern in _TIMES:

@@ -13,8 +13,9 @@ from functools import lru_cache
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
 from t2x.prompts.numerals import in_digits
+from t2x.prompts.spelling import is_word
 from t2x.prompts.synonyms import PARTS
-from t2x.prompts.words import SOFT_COLOURS
+from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS
 
 __all__ = ["Phrase", "Text", "colour_of", "read"]
 
@@ -31,12 +32,18 @@ _FIXED = re.compile(
 )
 _PAIRED = frozenset("glasses scissors trousers pants jeans shorts binoculars headphones tongs".split())
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
+_COLOUR_OF = re.compile(
+    r"(?:in )?(?:the )?(?:exact )?colou?rs? of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
+)
+_ONES_SIDE = re.compile(
+    r"(?:to|on|at) ((?:the|an?|its|his|her) [\w-]+)'s (?:far )?(left|right)(?: side| hand)?(?! (?:foot|leg|eye|arm|hand))"
+)
 _STOPS = frozenset(".;!?\n:")
 _COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
 # Things that a colour is named after: "forest green", "sky blue".
 _SHADE_NOUNS = frozenset(
     "forest sky navy snow coal ink blood midnight ocean sea hunter royal baby electric burnt jet "
-    "fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot".split()
+    "fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot neon".split()
 )
 _POSTURES = frozenset(
     "lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is "
@@ -90,11 +97,19 @@ def _tokens(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
     capitals = {w.lower() for w in re.findall(r"(?<![.!?:] )(?<!^)\b[^\W\d_]\w+", marked) if w[0].isupper()}
     lower = in_digits(marked.lower(), grammar.name)
     if grammar.name == "en":
+        lower = _COLOUR_OF.sub(_by_thing, lower)
+        lower = _ONES_SIDE.sub(r"\2 of \1", lower)
         lower = _FIXED.sub(lambda m: m.group().replace(" ", "\u00b7"), lower)
     for pattern, name in grammar.relations:
         lower = pattern.sub(f" {_token_of(name)} ", lower)
     tokens = [t.replace("\u00b7", "-") for t in _TOKEN.findall(lower.replace("\u00b7", "-"))]
     return tokens, [t in capitals for t in tokens]
+
+
+def _by_thing(found: re.Match[str]) -> str:
+    """"The colour of ripe lemons" as "lemon-coloured"."""
+    thing = noun_of(found.group("thing"))
+    return f"{thing}-coloured" if thing in COLOUR_THINGS else found.group()
 
 
 def _token_of(name: str) -> str:
@@ -113,7 +128,7 @@ def colour_of(token: str, grammar: Grammar) -> frozenset[str]:
         return families
     plain = _COLOURED.sub("", token)
     if plain != token:
-        return grammar.colours.get(plain, frozenset())
+        return grammar.colours.get(plain, COLOUR_THINGS.get(plain, frozenset()))
     parts = token.split("-")
     if len(parts) == 2 and parts[1] in grammar.colours and len(parts[0]) > 1:
         return grammar.colours[parts[1]] | grammar.colours.get(parts[0], frozenset())
@@ -285,8 +300,7 @@ class _Chunker:
         if found is None or colour_of(word, self.g):
             return None
         first, second = found.groups()
-        noun = self._lemma(second.removesuffix("ed") if second.endswith("ed") else second)
-        noun = noun[:-1] if len(noun) > 3 and noun[-1] == noun[-2:-1] and second.endswith("ed") else noun
+        noun = self._lemma(_without_ed(second) if second.endswith("ed") else second)
         value = self._value(first)
         made = Phrase((second,), noun, at, at + 1, self.sentence, kind="part")
         if value is not None:
@@ -348,6 +362,14 @@ class _Chunker:
 
     def _is_plural(self, word: str) -> bool:
         return is_plural(word) if self.g.name == "en" else False
+
+
+def _without_ed(word: str) -> str:
+    """The noun of "eyed", "legged", "haired"."""
+    if is_word(word[:-1]):
+        return word[:-1]
+    noun = word[:-2]
+    return noun[:-1] if len(noun) > 3 and noun[-1] == noun[-2] else noun
 
 
 def _rough(word: str) -> str:

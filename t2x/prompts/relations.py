@@ -38,9 +38,9 @@ _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
 _NEAREST = 4  # phrases before a relation of which it may be told
 # By which relations of the same things, and of the same the other way round, each is kept.
 _DIRECT = {
-    "on": {"on", "over"}, "over": {"on", "over", "above"}, "above": {"above", "over"},
+    "on": {"on", "over", "hold"}, "over": {"on", "over", "above"}, "above": {"above", "over"},
     "below": {"below"}, "left": {"left"}, "right": {"right"}, "behind": {"behind"},
-    "front": {"front"}, "in": {"in"}, "near": {"near", "left", "right", "facing"},
+    "front": {"front"}, "in": {"in", "hold"}, "hold": {"hold", "on", "in"}, "near": {"near", "left", "right", "facing"},
     "between": {"between"}, "around": {"around"}, "out": {"out"}, "facing": {"facing"},
 }  # fmt: skip
 _INVERSE = {
@@ -153,7 +153,7 @@ class _Reader:
         yield Relation(name, tuple(t for t in things if t.head))
 
     def _relation(self, at: int, name: str) -> Iterator[Relation]:
-        inverse = name.endswith("\u00d8")
+        inverse = name.endswith("\u00d8") or name == "hold"
         base, _, how = name.removesuffix("\u00d8").partition("\u01c0")
         before = self._before(at)
         if how == "each":
@@ -173,7 +173,7 @@ class _Reader:
             for one in to:
                 yield Relation(base, tuple(things), (one,))
         elif inverse:
-            yield Relation(base, tuple(to), tuple(things), soft=how == "soft")
+            yield Relation(base, tuple(to), tuple(things), soft=how == "soft" or base == "hold")
         else:
             yield Relation(base, tuple(things), tuple(to), every=base == "between")
 
@@ -181,9 +181,9 @@ class _Reader:
         self, at: int, base: str, target: Phrase | None, *, inverse: bool
     ) -> Iterator[Relation]:
         """In relation to something told before: "a table, and under it a ball", "a ball below"."""
-        opens = self._opens(at)
+        relative = target is not None and target.words[0] in ("which", "whom")
         end = at + 1 if target is None else target.end
-        things = self._following(end) if opens else self._before(at)[:3]
+        things = self._following(end) if relative or self._opens(at) else self._before(at)[:3]
         for thing in things:
             to = tuple(p for p in self._earlier(at) if p.start < thing.start)
             if to:

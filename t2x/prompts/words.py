@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "COLOUR_FAMILIES",
+    "COLOUR_THINGS",
     "COUNTING_WORDS",
     "IRREGULAR_PLURALS",
     "MULTIPLES",
@@ -98,23 +99,23 @@ IRREGULAR_PLURALS = {
 
 # Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red reddish crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
+    "red": "red reddish redhead red-haired vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
     " cardinal garnet rust auburn russet brick claret oxblood",
     "orange": "orange orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
     " vermilion terracotta",
-    "yellow": "yellow yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
+    "yellow": "yellow buttercup primrose daffodil amber-yellow platinum straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
     " sunflower honey flaxen",
-    "green": "green greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
+    "green": "green verdigris celadon peridot greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
     " malachite viridian aquamarine verdant pistachio khaki",
-    "blue": "blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
+    "blue": "blue lapis cornflower royal-blue teal-blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
     " aquamarine ultramarine periwinkle denim",
     "purple": "purple purplish violet lavender lilac indigo mauve plum magenta amethyst aubergine"
     " eggplant periwinkle burgundy",
     "pink": "pink pinkish magenta fuchsia rose salmon coral blush peach rosy",
     "brown": "brown brownish chocolate tan chestnut beige bronze russet umber sepia mahogany hazel"
     " caramel coffee khaki auburn taupe cinnamon copper brunette sienna walnut terracotta",
-    "black": "black blackish ebony jet onyx charcoal raven obsidian inky sable",
-    "white": "white whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
+    "black": "black pitch-black coal blackish ebony jet onyx charcoal raven obsidian inky sable",
+    "white": "white snow-white milk-white chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
     "grey": "grey gray greyish grayish silver slate charcoal ashen pewter gunmetal ash graphite"
     " silvery taupe",
     "beige": "beige cream tan sand khaki ecru ivory",
@@ -132,6 +133,7 @@ SOFT_COLOURS = words(
     """
     cherry amber lime olive mint plum rose salmon chocolate tan chestnut bronze jet slate charcoal
     ruby emerald jade sapphire golden silver lemon canary tangerine apricot snowy lavender mustard
+    buttercup primrose daffodil platinum straw lapis cornflower coal poppy redhead
     gold coral peach ginger pumpkin rust copper cardinal garnet brick sage moss aqua denim honey
     sunflower saffron pearl cream bone chalk ash raven obsidian onyx ivory ebony sable hazel caramel
     coffee cinnamon walnut mahogany sand blush amethyst aubergine eggplant pistachio pewter graphite
@@ -145,6 +147,28 @@ TELLING_COLOURS = words(
     coral cream ebony sage obsidian terracotta peach olive
     """
 )
+
+# Things by which a colour is told: "the colour of ripe lemons", "tomato-coloured".
+_COLOUR_THINGS = {
+    "red": "blood tomato cherry strawberry poppy brick fire raspberry wine rose ruby lobster",
+    "white": "snow milk chalk cotton cloud bone ivory pearl swan cream marble",
+    "black": "ink coal night soot tar pitch raven ebony midnight oil",
+    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry",
+    "green": "grass moss leaf lime pea bottle emerald jade fern olive mint apple",
+    "yellow": "lemon sun buttercup banana corn straw canary butter mustard sunflower daffodil",
+    "purple": "plum grape lavender aubergine lilac amethyst eggplant",
+    "pink": "flamingo bubblegum rose candyfloss salmon cherry-blossom peony",
+    "brown": "chocolate coffee mud earth chestnut toffee caramel cinnamon walnut",
+    "grey": "ash smoke slate stone steel lead storm elephant dove mouse",
+    "orange": "carrot pumpkin tangerine apricot rust flame",
+    "gold": "gold honey",
+    "silver": "silver moon",
+}
+COLOUR_THINGS: dict[str, frozenset[str]] = {
+    word: frozenset(family for family, names in _COLOUR_THINGS.items() if word in names.split())
+    for names in _COLOUR_THINGS.values()
+    for word in names.split()
+}
 
 _STYLES = {
     "drawing": "line art|lineart|line drawing|pencil drawing|pencil sketch|sketch|charcoal drawing"
