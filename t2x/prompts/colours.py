@@ -83,7 +83,7 @@ def _mixed(phrase: Phrase, families: frozenset[str], coloured: Sequence[Phrase])
         return False
     return all(
         any(
-            not own & families and word not in SOFT_COLOURS and word[0] != "~"
+            not own & families and word not in SOFT_COLOURS and word in p.words
             for word, own in p.colours
         )
         for p in coloured

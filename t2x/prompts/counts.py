@@ -16,7 +16,8 @@ from t2x.prompts.synonyms import GENERIC, is_known, share_group
 __all__ = ["lost_counts"]
 
 _RELATED = frozenset("wife husband brother sister mother father son daughter partner twin".split())
-_ORDINALS = frozenset("third fourth fifth sixth extra additional another more".split())
+_ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
+_SECONDS = frozenset("other another second twin companion partner mate".split())
 
 
 def lost_counts(original: str, rewrite: str) -> list[str]:
@@ -80,6 +81,9 @@ def _no_longer_one(
     )
     if not same or single or any(matches(phrase, p, grammar) for p in source if p is not phrase):
         return ""
+    same = [p for p in same if p.head == phrase.head or grammar.name != "en"]
+    if not same:
+        return ""
     several = [p for p in same if p.number is not None and p.number[0] > 1]
     if several or (strict and fits) or all(p.plural for p in same):
         return f"one {phrase.head!r} became several"
@@ -95,7 +99,7 @@ def _kept(
 ) -> bool:
     wanted = phrase.number or (0, 0)
     numbers = [p.number for p in same if p.number is not None]
-    extra = any(p.kind == "other" or _ORDINALS & set(p.words) for p in same)
+    extra = _has_more(same, wanted)
     had_extra = any(p.kind == "other" for p in source)
     total = sum(n[0] for n in numbers)
     if any(_within(n, wanted) for n in numbers):
@@ -103,11 +107,38 @@ def _kept(
         return not more and not (extra and not had_extra)
     if numbers and _within((total, total), wanted):
         return True
-    if wanted == (2, 2) and total == 1 and {"other", "another"} & set(told.tokens):
+    if wanted == (2, 2) and total == 1 and _SECONDS & set(told.tokens):
+        return True
+    if any(_ORDINALS.get(token) == wanted[0] for token in told.tokens) and total <= wanted[0]:
+        return True
+    if not numbers and _listed(told, int(wanted[0])):
         return True
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
+
+
+def _has_more(same: Sequence[Phrase], wanted: tuple[float, float]) -> bool:
+    """Whether one more is told of: "another dog", "a third dog" of two."""
+    further = any(_ORDINALS.get(w, 0) > wanted[1] for p in same for w in p.words)
+    single = any(p.number == (1, 1) and p.kind != "other" for p in same)
+    return further or (any(p.kind == "other" for p in same) and not single)
+
+
+def _listed(told: Text, size: int) -> bool:
+    """Whether ``size`` single things are told in a row: "an apple, a pear and a fig"."""
+    row, last = 0, None
+    for p in told.phrases:
+        if not p.head or p.kind == "part":
+            continue
+        gap = () if last is None else told.tokens[last.end : p.start]
+        joined = last is None or (len(gap) < 5 and {",", "and"} & set(gap))
+        single = p.number == (1, 1) and not p.plural
+        row = (row + 1 if joined else 1) if single else 0
+        if row == size > 1:
+            return True
+        last = p
+    return False
 
 
 def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from os.path import commonprefix
 
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import ENGLISH, is_english_adjective
@@ -71,7 +72,21 @@ _FAMOUS = words(
     versailles alhambra nike adidas ferrari porsche lamborghini tesla bmw mercedes audi toyota honda
     volkswagen ford chevrolet harley vespa lego nasa ikea starbucks mcdonald's google apple-inc
     coca-cola pepsi rolex gucci chanel disney pixar marvel dracula frankenstein pegasus atlantis rapunzel cinderella tarzan zorro icarus narcissus hercules achilles apollo athena loki tintin asterix popeye pinocchio aladdin gulliver hamlet ophelia macbeth quixote chewbacca darwin galileo socrates plato aristotle newton darwin chopin vivaldi debussy cezanne matisse renoir degas klimt munch rothko pollock basquiat botticelli caravaggio goya velazquez hiroshige kandinsky chagall magritte escher bosch bruegel gaudi hitchcock kubrick spielberg chaplin zeus medusa poseidon odin anubis buddha
+    goethe schiller bismarck luther kant nietzsche freud merkel schneewittchen koln munchen wien
+    frankfurt stuttgart dusseldorf nurnberg bremen hannover basel bern innsbruck heidelberg
+    neuschwanstein matterhorn zugspitze rhein elbe donau bodensee ostsee nordsee schwarzwald alpen
+    cervantes quijote lorca colon sevilla cordoba malaga valencia bilbao cuzco bogota lima santiago
+    frida gaudi washington houston austin dallas denver virginia victoria lincoln
     jesus mars jupiter saturn venus neptune pluto
+    """
+)
+_TOWNS = words(
+    """
+    paris london tokyo berlin rome madrid barcelona vienna prague amsterdam venice florence milan
+    lisbon moscow kyoto cairo istanbul athens dublin chicago boston seattle miami vegas sydney
+    melbourne toronto phoenix georgia jordan cambridge oxford nice china turkey chad india brazil
+    mexico canada cuba virginia carolina texas alaska lincoln washington houston austin dallas
+    denver jackson madison charlotte victoria adelaide wellington
     """
 )
 # Names of several words that people type without capitals.
@@ -113,6 +128,9 @@ _CHINESE = re.compile(
     r"\u300a[^\u300b]+\u300b|(?:北京|上海|广州|深圳|香港|台北|巴黎|伦敦|东京|京都|纽约|罗马|威尼斯|长城|故宫|富士山|埃菲尔铁塔"
     r"|自由女神像|西湖|黄山|泰山|长江|黄河|李白|杜甫|孔子|孙悟空|哪吒|爱因斯坦|梵高|达芬奇|莫奈|毕加索|莎士比亚|拿破仑|牛顿|贝多芬"
     r"|莫扎特|蒙娜丽莎|皮卡丘|哆啦A梦|蝙蝠侠|超人|蜘蛛侠|成都|西安|杭州|苏州|南京|重庆|武汉|柏林|莫斯科|悉尼|巴塞罗那|金门大桥|天安门"
+    r"|诸葛亮|关羽|刘备|曹操|武则天|秦始皇|杨贵妃|林黛玉|贾宝玉|鲁迅|嫦娥|张飞|岳飞|花木兰|白素贞|猪八戒|唐僧|观音|屈原|王羲之"
+    r"|齐白石|成龙|李小龙|青岛|大连|厦门|桂林|昆明|丽江|拉萨|哈尔滨|敦煌|洛阳|开封|绍兴|扬州|徐州|天津|长沙|华山|峨眉山|九寨沟|张家界"
+    r"|布达拉宫|莫高窟|兵马俑|颐和园|圆明园|鼓浪屿|洱海|青海湖|太湖|天山|珠穆朗玛峰|法国|日本|意大利|埃及|英国|美国|德国|俄罗斯|印度"
     r"|外滩|东方明珠|圣诞老人|哈利·波特|[\u4e00-\u9fff]{1,4}·[\u4e00-\u9fff]{1,4})"
 )
 
@@ -194,7 +212,7 @@ def _counts_as_name(name: str, text: str, match: re.Match[str], starts: bool, co
 
 def _famous(text: str) -> Iterator[str]:
     for match in re.finditer(r"[^\W\d_][\w'-]*", text):
-        if re.sub(r"'s$", "", match.group().lower()) in _FAMOUS:
+        if _folded(match.group()) in _FAMOUS:
             yield re.sub(r"'s$", "", match.group())
 
 
@@ -221,58 +239,81 @@ def _has(rewrite: str, name: str) -> bool:
     parts = [p for p in parts if p not in _TITLES] or parts
     if _is_compared(rewrite, parts) and not _is_compared(name, parts):
         return False
-    if _became_a_thing(rewrite, parts) or _renamed(rewrite, name):
+    if _renamed(rewrite, name):
         return False
-    if "".join(parts) in joined:
-        return True
     own = _own_words(parts)
     if _only_small(rewrite, own, name):
         return False
+    if "".join(parts) in joined:
+        return True
     exact = len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name)
-    if exact or _NUMERAL.fullmatch(parts[-1].upper()):
+    placed = parts[-1] in _GENERIC or parts[0] in _WHOLE or " of " in name.lower()
+    if exact or placed or _NUMERAL.fullmatch(parts[-1].upper()):
         return bool(own) and all(_known(p, told) for p in own)
     return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
 
 
+_DROPPABLE = words("city river mountain mountains island islands ocean sea desert lake mount volcano")
+_WHOLE = words(
+    "new north south east west san santa saint los las el la rio costa puerto hong sri port fort cape"
+    " united great upper lower old little big super star red black white blue green golden"
+)
 _NUMERAL = re.compile(r"[IVX]+")
 
 
 def _own_words(parts: Sequence[str]) -> list[str]:
     """What is left of a place's name without what kind of place it is: "Fuji", "Golden Gate"."""
     own = list(parts)
-    if len(own) > 1 and own[-1] in _GENERIC:
+    if len(own) > 1 and own[-1] in _DROPPABLE:
         own = own[:-1]
-    if len(own) > 1 and own[0] in _GENERIC:
+    if len(own) > 1 and own[0] in _DROPPABLE:
         own = own[1:]
     return own
 
 
 def _only_small(rewrite: str, own: Sequence[str], name: str) -> bool:
     """Whether words of a capitalised name of several stand scattered and without capitals."""
-    if len(own) < 2 or not name[0].isupper():
+    if not name[0].isupper() or not rewrite[:1].isupper():
         return False
     found = [w for w in re.findall(r"[^\W_]+", rewrite) if _folded(w) in own]
-    return bool(found) and not any(w[0].isupper() for w in found)
-
-
-def _became_a_thing(rewrite: str, parts: Sequence[str]) -> bool:
-    """Whether a name of one word is only told as a common noun: Turkey as "a turkey"."""
-    if len(parts) != 1 or re.search(rf"(?<!\w){parts[0].capitalize()}(?!\w)", rewrite):
-        return False
-    article = r"(?<!\w)(?:[Aa]n?|[Tt]wo|[Tt]hree|[Ss]ome)"
-    return re.search(rf"{article} (?:[a-z-]+ )?{parts[0]}(?!\w)", rewrite) is not None
+    capitals = [
+        m.group()
+        for m in re.finditer(r"[^\W_]+", rewrite)
+        if _folded(m.group()) in own and m.group()[0].isupper()
+    ]
+    return bool(found) and not capitals
 
 
 def _renamed(rewrite: str, name: str) -> bool:
     """Whether a place's name is now someone's: "a girl called Sydney", "Florence, a nurse"."""
-    if name.lower() not in _FAMOUS or " " in name:
+    if _folded(name) not in _FAMOUS or " " in name:
         return False
+    if _folded(name) in _TOWNS and _in_other_name(rewrite, name):
+        return True
     called = rf"(?:called|named) {re.escape(name)}(?!\w)"
     who = rf"(?<!\w){re.escape(name)}, an? ([a-z-]+)(?: ([a-z]+))?"
     if re.search(called, rewrite):
         return True
     told = (word for found in re.findall(who, rewrite) for word in found if word)
     return any(share_group("person", w) or w in _ROLES for w in told)
+
+
+def _in_other_name(rewrite: str, name: str) -> bool:
+    """Whether a town's name is only a part of another name: "Paris Hilton", "Michael Jordan"."""
+    found = list(re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", rewrite, re.IGNORECASE))
+    return bool(found) and all(
+        _is_other(re.match(r"\s([A-Z]\w+)", rewrite[m.end() :]))
+        or (
+            _is_other(found_before := re.search(r"([A-Z]\w+)\s$", rewrite[: m.start()]))
+            and found_before is not None
+            and not _starts_sentence(rewrite, found_before.start(1))
+        )
+        for m in found
+    )
+
+
+def _is_other(found: re.Match[str] | None) -> bool:
+    return found is not None and found.group(1).lower() not in _GENERIC | _TITLES | STOP_WORDS
 
 
 def _spelt(found: Sequence[str]) -> list[str]:
@@ -282,14 +323,27 @@ def _spelt(found: Sequence[str]) -> list[str]:
 def _known(part: str, told: Sequence[str]) -> bool:
     """Whether a word is ``part``, or its adjective: "Japan" and "Japanese"."""
     return any(
-        word == part
-        or word.removesuffix("s") == part
-        or (len(part) > 3 and word.startswith(part[:4]) and bool(_ADJECTIVE.search(word) or _ADJECTIVE.search(part)))
+        word in (part, f"{part}s", _ADJECTIVES.get(part))
+        or _is_adjective_of(word, part)
+        or _is_adjective_of(part, word)
         for word in told
     )
 
 
-_ADJECTIVE = re.compile(r"(?:ese|ish|ian|ean|an|ic|er)$")
+def _is_adjective_of(word: str, part: str) -> bool:
+    if len(part) < 4 or len(word) <= len(part) - 2:
+        return False
+    same = len(commonprefix([word, part]))
+    return same >= max(3, len(part) - 2) and word[same:] in _ENDINGS
+
+
+_ENDINGS = frozenset("ese ish ian ean an n ic i er ien esque iana ns ians ans".split())
+_ADJECTIVES = {
+    "france": "french", "spain": "spanish", "greece": "greek", "wales": "welsh",
+    "netherlands": "dutch", "england": "english", "scotland": "scottish", "ireland": "irish",
+    "denmark": "danish", "poland": "polish", "switzerland": "swiss", "venice": "venetian",
+    "naples": "neapolitan", "florence": "florentine", "vienna": "viennese", "moscow": "muscovite",
+}  # fmt: skip
 
 
 def _is_compared(text: str, parts: Sequence[str]) -> bool:

@@ -28,13 +28,15 @@ __all__ = [
 
 _FILLERS = (
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|single"
-    r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|both|either|all"
+    r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|wearing|holding|carrying|showing|having|containing|featuring|bearing|both|either|all"
     r"|even)\s+)*"
 )
 _NO = (
     r"(?<![\w-])(?:no|nary|zero|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
-    r"|empty|bereft|clear|absent|void|stripped|bare) of|free from|lacking|lacks|lack of|absence of"
-    r"|absent|instead of|rather than|avoid(?:s|ing)?|exclud(?:e|es|ing)|omit(?:s|ting)?|missing"
+    r"|empty|bereft|clear|absent|void|stripped|bare|shorn|robbed|rid|cleared|emptied|drained|scrubbed"
+    r"|relieved|swept (?:clean|clear)|short) of|free from|lacking|lacks|lack of|absence of"
+    r"|absent|lost (?:all )?(?:its|his|her|their)|un\w+ by|not so much as|never a|hold the|skip the"
+    r"|instead of|rather than|avoid(?:s|ing)?|exclud(?:e|es|ing)|omit(?:s|ting)?|missing"
     rf"|leav(?:e|ing) out|except(?: for)?)\s+{_FILLERS}"
 )
 _NEGATION = re.compile(rf"{_NO}(?P<words>[\w'-]+(?:\s+[\w'-]+){{0,3}})")
@@ -89,6 +91,13 @@ _FOREIGN_ABSENCES = {
 }  # fmt: skip
 
 
+# Says of something that it is not there. With the thing itself not named, it may mean it.
+_ABSENT = re.compile(
+    r"(?<![\w-])(?:empty|emptied|bare|barren|deserted|abandoned|vacant|vacated|unoccupied|nothing|none"
+    r"|nobody|nowhere|only|solely|purely|nothing but|alone|gone|missing|absent|absence|lack|lacking|void"
+    r"|devoid|stripped|naked|plain|blank|untouched|unadorned|unbroken|shaved|shaven|shorn|bald|solitary"
+    r"|switched off|turned off|pitch-dark|forsaken|desolate|unpeopled|no one|not a (?:soul|single))(?![\w-])"
+)
 _NOTHING = re.compile(r"(?<!\w)nothing(?! (?:but|except|else|more|like|other|less|short)\b)(?!\w)")
 
 
@@ -282,6 +291,8 @@ def _ruled_out(rewrite: str, head: str) -> bool:
     for word in (*letters(inside), *(s.head for s in scopes)):
         if stem(word) == head or share_group(noun_of(word), noun):
             return True
+    if head not in {stem(w) for w in letters(lower)} and _ABSENT.search(lower):
+        return True
     for word in re.findall(r"[\w-]+", lower):
         things = ABSENCES.get(word, frozenset())
         if "*" in things or noun in things or head in {stem(t) for t in things}:

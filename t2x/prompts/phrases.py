@@ -33,7 +33,7 @@ _FIXED = re.compile(
 _PAIRED = frozenset("glasses scissors trousers pants jeans shorts binoculars headphones tongs".split())
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
 _COLOUR_OF = re.compile(
-    r"(?:in )?(?:the )?(?:exact )?colou?rs? of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
+    r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
 )
 _ONES_SIDE = re.compile(
     r"(?:to|on|at) ((?:the|an?|its|his|her) [\w-]+)'s (?:far )?(left|right)(?: side| hand)?(?! (?:foot|leg|eye|arm|hand))"
@@ -44,6 +44,14 @@ _COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig
 _SHADE_NOUNS = frozenset(
     "forest sky navy snow coal ink blood midnight ocean sea hunter royal baby electric burnt jet "
     "fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot neon".split()
+)
+# "A black-robed nun" is a nun in black.
+_WORN = frozenset(
+    "robe clad hair fur skin feather coat paint wall cap hat dress gown suit cloak stripe plumage "
+    "jacket shirt uniform roof petal wing scale shell top bearded beard".split()
+)
+_BUILDINGS = frozenset(
+    "house building cottage barn church hut cabin castle room home villa tower temple shop".split()
 )
 _POSTURES = frozenset(
     "lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is "
@@ -273,6 +281,9 @@ class _Chunker:
         last = self._head(words)
         parts = [p for i, w in zip(self.run, words, strict=True) if (p := self._part(i, w))]
         colours = [(w, f) for i, w in enumerate(words) if i != last and (f := colour_of(w, self.g))]
+        colours += [
+            (f"~{w}", f) for p in parts if p.head in _WORN for w, f in p.colours
+        ]
         number = self.number
         if last is None and not colours and number is None:
             return parts
@@ -419,7 +430,7 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
     out = list(found)
     shared: set[int] = set()
     for i, phrase in enumerate(found):
-        if not phrase.colours or phrase.head not in PARTS:
+        if not phrase.colours or phrase.head not in PARTS | {"wall", "facade"}:
             continue
         link = tokens[phrase.start - 1] if phrase.start else ""
         goes_on = link in grammar.conjunctions and i - 1 in shared
@@ -428,5 +439,7 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
         shared.add(i)
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
         for j in before if phrase.owned or goes_on else before[-1:]:
+            if phrase.head == "wall" and out[j].head not in _BUILDINGS:
+                continue
             out[j] = _hinted(out[j], phrase)
     return out

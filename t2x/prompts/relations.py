@@ -35,6 +35,8 @@ _VERB_FORMS = {
 _DEED = "does "
 _LONGEST_DEED = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
+_LONGEST_LINK = 8
+_CUTS = frozenset(", ; . ! ? : and or &".split())
 _NEAREST = 4  # phrases before a relation of which it may be told
 # By which relations of the same things, and of the same the other way round, each is kept.
 _DIRECT = {
@@ -288,7 +290,32 @@ def _kept(
         return True
     if wanted.name in ("behind", "front") and _by_ground(wanted, have, grammar):
         return True
-    return _setting_kept(wanted, have, told, grammar)
+    return _setting_kept(wanted, have, told, grammar) or _linked_otherwise(
+        wanted, have, told, grammar
+    )
+
+
+def _linked_otherwise(
+    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
+) -> bool:
+    """Whether both things are tied by words that no table knows, and nothing told of the two
+    contradicts: "a coin frozen deep in the ice".
+    """
+    if wanted.every or any(
+        r.to and not r.name.startswith(_DEED) and not r.soft
+        and (_fits(wanted, r, grammar) or _fits_turned(wanted, r, grammar))
+        for r in have
+    ):
+        return False
+    things = [p for p in told.phrases if p.head and _any_match(wanted.things, [p], grammar)]
+    to = [p for p in told.phrases if p.head and _any_match(wanted.to, [p], grammar)]
+    for a in things:
+        for b in to:
+            first, second = sorted((a, b), key=lambda p: p.start)
+            gap = told.tokens[first.end : second.start]
+            if a is not b and gap and len(gap) < _LONGEST_LINK and not set(gap) & _CUTS:
+                return True
+    return False
 
 
 def _any_match(ones: Sequence[Phrase], others: Sequence[Phrase], grammar: Grammar) -> bool:

@@ -261,9 +261,9 @@ CLOTHES = words(
 PARTS = words(
     """
     stripe dot spot pattern check detail accent fabric paint fur coat skin feather petal surface
-    body exterior finish hull wall plumage hair scale shell peel rind facade cloth canopy panel
-    paintwork hue colour color tone shade blade handle bodywork brick leather silk velvet wool
-    wood metal glass plastic frame cover material texture strand lock curl glaze stripe wing sail
+    body exterior finish hull plumage hair scale shell peel rind facade cloth canopy panel
+    paintwork hue colour color tone shade bodywork leather silk velvet wool linen cotton
+    material texture strand lock curl glaze stripe wing sail
     """
 )
 # Names that stand for any thing: a number told of them may count whatever the prompt counts.
@@ -314,6 +314,20 @@ ABSENCES: dict[str, frozenset[str]] = {
         ("flawless unblemished", "flaw blemish scratch crack"),
         ("driverless", "driver"),
         ("straight", "curl curve"),
+        ("unoccupied vacated forsaken unmanned unattended unpeopled ghostly", "person people crowd"
+         " crew staff anyone passenger"),
+        ("windless breathless", "wind breeze"),
+        ("rainless sunny", "rain"),
+        ("untouched untrodden unspoilt unspoiled virgin", "footprint track trace mark person"),
+        ("unframed", "frame"), ("uncut", "cut"), ("unwrapped", "wrapping"),
+        ("sugarless unsweetened", "sugar"), ("plain", "topping icing filling"),
+        ("snuffed quenched", "candle flame light lit fire"),
+        ("hollow void", "*"), ("stripped naked denuded", "*"), ("unsaddled", "saddle"),
+        ("crewless", "crew sailor"), ("unarmed weaponless", "weapon sword gun"),
+        ("unaccompanied", "person people companion"), ("nameless anonymous", "name text label"),
+        ("matte matt", "shine gloss"), ("asleep", "awake"), ("daylight noon", "night"),
+        ("uncovered exposed", "cover lid cloth curtain"), ("open", "closed lid door"),
+        ("unmade", "made"), ("loose", "tie"), ("seedless", "seed"), ("stringless", "string"),
     )
     for word in group.split()
 }  # fmt: skip

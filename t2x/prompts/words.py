@@ -99,28 +99,28 @@ IRREGULAR_PLURALS = {
 
 # Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red reddish redhead red-haired vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
+    "red": "red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red wine-red fire-engine-red reddish redhead red-haired vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
     " cardinal garnet rust auburn russet brick claret oxblood",
-    "orange": "orange orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
+    "orange": "orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
     " vermilion terracotta",
-    "yellow": "yellow buttercup primrose daffodil amber-yellow platinum straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
+    "yellow": "yellow lemony straw-coloured sunny-yellow jonquil citrine topaz xanthic maize corn butter golden-yellow towheaded buttercup primrose daffodil amber-yellow platinum straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
     " sunflower honey flaxen",
-    "green": "green verdigris celadon peridot greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
+    "green": "green greenery-green fern kelly bottle-green forest-green sea-green lime-green pea-green jade-green mossy viridescent malachite-green shamrock spruce pine-green seafoam verdigris celadon peridot greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
     " malachite viridian aquamarine verdant pistachio khaki",
-    "blue": "blue lapis cornflower royal-blue teal-blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
+    "blue": "blue sky-blue steel-blue powder-blue ice-blue midnight-blue prussian baby-blue electric-blue bluebell wedgwood lapis cornflower royal-blue teal-blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
     " aquamarine ultramarine periwinkle denim",
-    "purple": "purple purplish violet lavender lilac indigo mauve plum magenta amethyst aubergine"
+    "purple": "purple violaceous wine grape heather mulberry royal-purple orchid wisteria thistle heliotrope purplish violet lavender lilac indigo mauve plum magenta amethyst aubergine"
     " eggplant periwinkle burgundy",
-    "pink": "pink pinkish magenta fuchsia rose salmon coral blush peach rosy",
-    "brown": "brown brownish chocolate tan chestnut beige bronze russet umber sepia mahogany hazel"
+    "pink": "pink rose-pink bubblegum-pink hot-pink shell-pink carnation flamingo cerise rose-coloured peachy candyfloss pinkish magenta fuchsia rose salmon coral blush peach rosy",
+    "brown": "brown nut-brown mocha chocolatey tawny fawn bay ginger-brown hazelnut cocoa tobacco brunet earthen sepia-brown copper-brown brownish chocolate tan chestnut beige bronze russet umber sepia mahogany hazel"
     " caramel coffee khaki auburn taupe cinnamon copper brunette sienna walnut terracotta",
-    "black": "black pitch-black coal blackish ebony jet onyx charcoal raven obsidian inky sable",
-    "white": "white snow-white milk-white chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
-    "grey": "grey gray greyish grayish silver slate charcoal ashen pewter gunmetal ash graphite"
+    "black": "black jet-black coal-black raven-black ink-black soot-black sooty black-as-coal ebon night-black swarthy pitch-black coal blackish ebony jet onyx charcoal raven obsidian inky sable",
+    "white": "white off-white bone-white chalk-white lily-white hoary bleached whitewashed snowy-white albino cream-white blanched eggshell porcelain snow-white milk-white chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
+    "grey": "grey steel-grey silver-grey ash-grey smoky leaden iron-grey stone-grey dove-grey pewter-grey slate-grey salt-and-pepper gray greyish grayish silver slate charcoal ashen pewter gunmetal ash graphite"
     " silvery taupe",
-    "beige": "beige cream tan sand khaki ecru ivory",
-    "gold": "gold golden gilded gilt",
-    "silver": "silver silvery",
+    "beige": "beige sandy oatmeal buff fawn cream tan sand khaki ecru ivory",
+    "gold": "gold golden-hued aureate burnished-gold golden gilded gilt",
+    "silver": "silver silver-plated silvered argent chrome silvery",
     "turquoise": "turquoise teal aqua aquamarine cyan",
 }
 COLOUR_FAMILIES: dict[str, frozenset[str]] = {
@@ -133,7 +133,10 @@ SOFT_COLOURS = words(
     """
     cherry amber lime olive mint plum rose salmon chocolate tan chestnut bronze jet slate charcoal
     ruby emerald jade sapphire golden silver lemon canary tangerine apricot snowy lavender mustard
-    buttercup primrose daffodil platinum straw lapis cornflower coal poppy redhead
+    grape wine orchid thistle heather mulberry carnation flamingo fern spruce shamrock corn maize
+    butter topaz citrine flame carrot marigold smoky leaden sandy buff bay fawn tawny cocoa mocha
+    tobacco hazelnut eggshell porcelain earthen chrome kelly bluebell prussian wisteria sooty mossy
+    peachy ruddy buttercup primrose daffodil platinum straw lapis cornflower coal poppy redhead
     gold coral peach ginger pumpkin rust copper cardinal garnet brick sage moss aqua denim honey
     sunflower saffron pearl cream bone chalk ash raven obsidian onyx ivory ebony sable hazel caramel
     coffee cinnamon walnut mahogany sand blush amethyst aubergine eggplant pistachio pewter graphite
@@ -144,7 +147,7 @@ SOFT_COLOURS = words(
 TELLING_COLOURS = words(
     """
     golden silver emerald ruby jade sapphire amber charcoal slate lavender ivory turquoise gold
-    coral cream ebony sage obsidian terracotta peach olive
+    leaden ruddy tawny smoky coral cream ebony sage obsidian terracotta peach olive
     """
 )
 
