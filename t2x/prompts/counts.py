@@ -15,7 +15,7 @@ from t2x.prompts.synonyms import GENERIC, is_known, share_group
 
 __all__ = ["lost_counts"]
 
-_RELATED = frozenset("wife husband brother sister mother father son daughter partner twin".split())
+_RELATED = frozenset("friend lover wife husband brother sister mother father son daughter partner twin".split())
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
 _SECONDS = frozenset("other another second twin companion partner mate".split())
 
@@ -107,11 +107,20 @@ def _kept(
         return not more and not (extra and not had_extra)
     if numbers and _within((total, total), wanted):
         return True
-    if wanted == (2, 2) and total == 1 and _SECONDS & set(told.tokens):
+    singles = [
+        p for p in same
+        if p.number in (None, (1, 1)) and not p.plural and p.kind in ("bare", "indefinite")
+    ]
+    if len(singles) == wanted[0] > 1:
+        return True
+    if wanted == (2, 2) and total <= 1 and _SECONDS & set(told.tokens) and (
+        same and not any(p.plural for p in same)
+    ):
         return True
     if any(_ORDINALS.get(token) == wanted[0] for token in told.tokens) and total <= wanted[0]:
         return True
-    if not numbers and _listed(told, int(wanted[0])):
+    own = [p for p in same if p.head == phrase.head and p.number is not None]
+    if not own and _listed(told, int(wanted[0])):
         return True
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
@@ -143,6 +152,8 @@ def _listed(told: Text, size: int) -> bool:
 
 def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
     """Whether a bare number is one of things: "three of them", "cats, three in all", not "at 3"."""
+    if tokens[phrase.start] in ("a", "the", "all") and phrase.end - phrase.start > 1:  # "a pair"
+        return True
     before = tokens[phrase.start - 1] if phrase.start else ""
     after = [*tokens[phrase.end : phrase.end + 2], "", ""]
     counted = after[0] in ("of", "altogether", "total", "all", "strong", "together", "them", "de", "von")
@@ -171,11 +182,14 @@ def _floating(
         strange = grammar.name == "en" and is_known(phrase.head) and is_known(p.head)
         if not elsewhere and not same and not strange:
             return True
-    return not same and wanted == (2, 2) and _two_persons(phrase, told)
+    return wanted == (2, 2) and _two_persons(phrase, told)
 
 
 def _two_persons(phrase: Phrase, told: Text) -> bool:
     """Whether "a man and his wife" are the two persons that the prompt calls otherwise."""
     persons = [p for p in told.phrases if share_group("person", p.head) or p.head in _RELATED]
     single = [p for p in persons if not p.plural]
-    return len(single) == 2 and not is_known(phrase.head)
+    are_persons = (
+        share_group("person", phrase.head) or not is_known(phrase.head)
+    )
+    return len(single) == len(persons) == 2 and are_persons

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _FILLERS = (
-    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|single"
+    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|its|his|her|their|single"
     r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|wearing|holding|carrying|showing|having|containing|featuring|bearing|both|either|all"
     r"|even)\s+)*"
 )
@@ -103,11 +103,16 @@ _NOTHING = re.compile(r"(?<!\w)nothing(?! (?:but|except|else|more|like|other|les
 
 @dataclass(frozen=True)
 class Scope:
-    """A stretch of text that is ruled out, and the stem of the word that names it."""
+    """A stretch of text that is ruled out, and the word that names it."""
 
     start: int
     end: int
-    head: str
+    word: str
+
+    @property
+    def head(self) -> str:
+        """Stem of the word."""
+        return stem(self.word)
 
 
 def negated(text: str) -> tuple[str, ...]:
@@ -154,7 +159,7 @@ def _scopes(lower: str) -> tuple[Scope, ...]:
         if ruled and word not in STOP_WORDS and not any(
             s.start < match.end() and match.start() < s.end for s in found
         ):
-            found.append(Scope(match.start(), match.end(), stem(word)))
+            found.append(Scope(match.start(), match.end(), word))
     return tuple(sorted(found, key=lambda s: s.start))
 
 
@@ -192,7 +197,7 @@ def _stands_alone(text: str, more: re.Match[str], scope: Scope) -> bool:
 
 
 def _end_of_words(match: re.Match[str], text: str) -> tuple[int, str] | None:
-    """Where the words of a scope end and the stem of the last of them; None without any."""
+    """Where the words of a scope end and the last of them; None without any."""
     taken: list[re.Match[str]] = []
     for word in re.finditer(r"\S+", match.group("words")):
         token = word.group()
@@ -205,7 +210,7 @@ def _end_of_words(match: re.Match[str], text: str) -> tuple[int, str] | None:
         taken.append(word)
     if not taken:
         return None
-    return match.start("words") + taken[-1].end(), stem(taken[-1].group())
+    return match.start("words") + taken[-1].end(), taken[-1].group()
 
 
 _PLACES = words(
@@ -236,19 +241,15 @@ def lost_negations(original: str, rewrite: str, *, negative: str = "") -> list[s
     name = grammar_name(original, rewrite)
     if name != "en":
         return _lost_foreign(original, rewrite, name)
+    if _NOTHING.search(original.lower()) and not _says_nothing(rewrite.lower()):
+        return ["that there is nothing is lost"]
     wanted = _demanded(original)
-    if _NOTHING.search(original.lower()) and not _NOTHING.search(rewrite.lower()):
-        words_of_rewrite = re.findall(r"[\w-]+", rewrite.lower())
-        if not any("*" in ABSENCES.get(word, frozenset()) for word in words_of_rewrite):
-            return ["that there is nothing is lost"]
-    back = [
-        h for h in wanted
-        if mentions(rewrite, h) or (_asked_for(rewrite, h) and not _ruled_out(rewrite, h))
-    ]
-    gone = [h for h in wanted if h not in back and not _ruled_out(rewrite, h)]
+    back = [w for w in wanted if _comes_back(rewrite, w)]
     covered = set(content_words(negative))
-    return [f"{h!r} was ruled out and is asked for" for h in back] + [
-        f"that there is no {h!r} is lost" for h in gone if h not in covered
+    gone = [w for w in wanted if w not in back and not _ruled_out(rewrite, w)]
+    gone = gone[len(_other_scopes(rewrite, wanted)) :]
+    return [f"{w!r} was ruled out and is asked for" for w in back] + [
+        f"that there is no {w!r} is lost" for w in gone if stem(w) not in covered
     ]
 
 
@@ -258,46 +259,62 @@ def dropped(original: str, rewrite: str) -> list[str]:
     """
     if grammar_name(original, rewrite) != "en":
         return []
-    quiet = {
-        h for h in _demanded(original) if not _asked_for(rewrite, h) and not _ruled_out(rewrite, h)
-    }
-    lower = original.lower()
-    spelt = {stem(w): w for w in letters(lower)}
-    return [spelt.get(h, h) for h in negated(lower) if h in quiet]
+    return [
+        w for w in _demanded(original) if not _asked_for(rewrite, w) and not _ruled_out(rewrite, w)
+    ]
+
+
+def _other_scopes(rewrite: str, wanted: list[str]) -> list[str]:
+    """What the rewrite rules out beside ``wanted``: with other words it may mean the same."""
+    told = {noun_of(w) for w in letters(rewrite.lower())}
+    if any(noun_of(w) in told for w in wanted):
+        return []
+    return [s.word for s in _scopes(rewrite.lower())]
+
+
+def _says_nothing(lower: str) -> bool:
+    told = re.findall(r"[\w-]+", lower)
+    return bool(_NOTHING.search(lower)) or any("*" in ABSENCES.get(w, frozenset()) for w in told)
 
 
 def _demanded(original: str) -> list[str]:
-    """Heads that are ruled out and not asked for elsewhere in the same prompt."""
+    """Words that are ruled out and not asked for elsewhere in the same prompt."""
     lower = original.lower()
     present = {stem(w) for w in letters(affirmed(lower))}
     shades = set(map(by_family, letters(affirmed(lower))))
-    return [h for h in negated(lower) if h not in present and by_family(h) not in shades]
+    words_of = dict.fromkeys(scope.word for scope in _scopes(lower))
+    return [w for w in words_of if stem(w) not in present and by_family(stem(w)) not in shades]
 
 
-def _asked_for(rewrite: str, head: str) -> bool:
-    """Whether the rewrite names it, or a synonym of it."""
-    if mentions(rewrite, head):
+def _comes_back(rewrite: str, word: str) -> bool:
+    if mentions(rewrite, stem(word)):
         return True
-    noun = noun_of(head)
+    return _asked_for(rewrite, word) and not _ruled_out(rewrite, word)
+
+
+def _asked_for(rewrite: str, word: str) -> bool:
+    """Whether the rewrite names it, or a synonym of it."""
+    if mentions(rewrite, stem(word)):
+        return True
+    noun = noun_of(word)
     told = {noun_of(w) for w in letters(affirmed(rewrite.lower()))}
     return any(share_group(noun, other) for other in told if other not in STOP_WORDS)
 
 
-def _ruled_out(rewrite: str, head: str) -> bool:
-    lower = rewrite.lower()
-    noun = noun_of(head)
+def _ruled_out(rewrite: str, word: str) -> bool:
+    lower, head, noun = rewrite.lower(), stem(word), noun_of(word)
     scopes = _scopes(lower)
     inside = " ".join(lower[s.start : s.end] for s in scopes)
-    for word in (*letters(inside), *(s.head for s in scopes)):
-        if stem(word) == head or share_group(noun_of(word), noun):
+    for other in (*letters(inside), *(s.word for s in scopes)):
+        if stem(other) == head or share_group(noun_of(other), noun):
             return True
     if head not in {stem(w) for w in letters(lower)} and _ABSENT.search(lower):
         return True
-    for word in re.findall(r"[\w-]+", lower):
-        things = ABSENCES.get(word, frozenset())
+    for other in re.findall(r"[\w-]+", lower):
+        things = ABSENCES.get(other, frozenset())
         if "*" in things or noun in things or head in {stem(t) for t in things}:
             return True
-        if word.startswith("un") and len(head) > 2 and stem(word[2:].lstrip("-"))[:5] == head[:5]:
+        if other.startswith("un") and len(head) > 2 and stem(other[2:].lstrip("-"))[:5] == head[:5]:
             return True
     return False
 

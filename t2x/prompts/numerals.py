@@ -15,7 +15,7 @@ __all__ = ["GERMAN_NUMBERS", "SPANISH_NUMBERS", "chinese_value", "in_digits", "n
 
 # Python refuses to read an integer of thousands of digits, and nobody counts that far.
 _DIGITS = re.compile(r"(?<![\w.:/-])\d{1,15}(?:\.\d+)?(?![\w:/]|\.\d)")
-_HALF_DOZEN = re.compile(r"(?<!\w)half (?:a )?dozen(?!\w)")
+_HALF_DOZEN = re.compile(r"(?<!\w)half[ -](?:a )?dozen(?!\w)")
 _NAMED = (
     (re.compile(r"(?<!\w)a baker's dozen(?: of)?(?!\w)"), "13"),
     (re.compile(r"(?<!\w)a brace of(?!\w)"), "2"),

@@ -50,6 +50,7 @@ _WORN = frozenset(
     "robe clad hair fur skin feather coat paint wall cap hat dress gown suit cloak stripe plumage "
     "jacket shirt uniform roof petal wing scale shell top bearded beard".split()
 )
+_COLOUR_NOUNS = frozenset("shade hue tone tint colour color".split())
 _BUILDINGS = frozenset(
     "house building cottage barn church hut cabin castle room home villa tower temple shop".split()
 )
@@ -353,7 +354,10 @@ class _Chunker:
         after = self.tokens[self.run[-1] + 1] if self.run[-1] + 1 < len(self.tokens) else ""
         if len(words) > 1 and after in self.g.determiners and not is_plural(words[-1]):
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
-        hard = bool(colour_of(words[-1], self.g)) and words[-1] not in SOFT_COLOURS
+        before = self.tokens[self.run[0] - 1] if self.run[0] else ""
+        linked = before in ("of", "<in", "painted", "dyed", "glazed", "lacquered")
+        soft = words[-1] in SOFT_COLOURS and not linked
+        hard = bool(colour_of(words[-1], self.g)) and not soft
         return (hard and len(words) < 4) or (
             len(words) > 1 and bool(colour_of(words[-1], self.g)) and words[-2] in _SHADE_NOUNS
         )
@@ -401,7 +405,8 @@ def _with_predicates(
         if phrase.head or phrase.kind == "pronoun" or not phrase.colours:
             out.append(phrase)
             continue
-        owner = next((i for i in reversed(range(len(out))) if out[i].head), None)
+        named = (i for i in reversed(range(len(out))) if out[i].head)
+        owner = next((i for i in named if out[i].head not in _COLOUR_NOUNS), None)
         if owner is None or out[owner].sentence != phrase.sentence:
             out.append(phrase)
             continue

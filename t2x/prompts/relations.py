@@ -19,7 +19,7 @@ from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.phrases import Phrase, Text, read
 from t2x.prompts.spelling import root
-from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS
+from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS, is_known
 
 __all__ = ["Relation", "lost_relations", "relations"]
 
@@ -167,8 +167,12 @@ class _Reader:
             yield from self._of_told(at, base, target, inverse=inverse)
             return
         to, things = self._targets(target, base), list(before)
-        if opens:
-            things = [*before[:2], *self._following(to[-1].end)]
+        after = self._following(to[-1].end) if opens else []
+        if target.owned and base != "between" and (after or before):  # "against its side"
+            things = after[:1] or before[:1]
+            to += [p for p in self._earlier(at) if p.start < things[0].start]
+        elif opens:
+            things = [*before[:2], *after]
         if not things:
             return
         if inverse and base == "between":
@@ -290,9 +294,34 @@ def _kept(
         return True
     if wanted.name in ("behind", "front") and _by_ground(wanted, have, grammar):
         return True
-    return _setting_kept(wanted, have, told, grammar) or _linked_otherwise(
-        wanted, have, told, grammar
+    return (
+        _setting_kept(wanted, have, told, grammar)
+        or _renamed(wanted, have, told, grammar)
+        or _linked_otherwise(wanted, have, told, grammar)
     )
+
+
+def _renamed(
+    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
+) -> bool:
+    """Whether the relation is told of one of the things and of a word that no table knows, which
+    may be another name of the other: "over the felt" for "above the pool table".
+    """
+    direct, inverse = _DIRECT.get(wanted.name, {wanted.name}), _INVERSE.get(wanted.name, set())
+    for gone, there in ((wanted.things, wanted.to), (wanted.to, wanted.things)):
+        if grammar.name == "en" and _any_match(gone, told.phrases, grammar):
+            continue
+        for r in have:
+            ends = [r.things, r.to] if gone is wanted.things else [r.to, r.things]
+            if r.name in inverse and r.name not in direct:
+                ends.reverse()
+            elif r.name not in direct:
+                continue
+            if _any_match(there, ends[1], grammar) and any(
+                not (is_known(p.head) and all(is_known(q.head) for q in gone)) for p in ends[0][:1]
+            ):
+                return True
+    return False
 
 
 def _linked_otherwise(

@@ -43,7 +43,7 @@ boy lad schoolboy
 girl lass schoolgirl
 man guy gentleman fellow male
 woman lady female
-person human figure individual pedestrian passerby somebody someone anyone anybody folk soul crowd > man woman child boy girl passenger adult stranger villager visitor tourist couple lady gentleman guy kid worker
+person human figure individual pedestrian passerby somebody someone anyone anybody folk soul crowd > pensioner senior elder retiree friend lover boxer wrestler dancer musician singer worker soldier farmer sailor nurse doctor teacher student artist painter writer chef waiter knight king queen prince princess monk nun priest witch wizard clown pirate cowboy thief detective bride groom twin sibling sister brother mother father husband wife grandmother grandfather baby toddler teenager athlete runner cyclist skier surfer swimmer footballer player driver pilot hunter fisherman gardener shepherd baker butcher blacksmith man woman child boy girl passenger adult stranger villager visitor tourist couple lady gentleman guy kid worker
 friend companion buddy pal
 doctor physician medic
 policeman cop policewoman officer
@@ -56,7 +56,7 @@ queen monarch
 robot android automaton droid
 astronaut spaceman cosmonaut
 chef cook baker
-musician player performer instrumentalist > guitarist pianist drummer violinist
+musician player performer instrumentalist > guitarist pianist drummer violinist bassist saxophonist trumpeter cellist singer
 dancer ballerina performer
 artist painter
 student pupil
@@ -64,7 +64,7 @@ fisherman angler fisher
 farmer peasant
 singer vocalist
 teenager teen youth
-car automobile sedan coupe sportscar roadster
+car automobile > sedan coupe sportscar roadster convertible limousine hatchback beetle cabriolet
 vehicle > car truck bus van lorry motorcycle automobile
 van minivan minibus
 truck lorry pickup
@@ -336,12 +336,14 @@ ABSENCES: dict[str, frozenset[str]] = {
 @lru_cache(maxsize=1)
 def _groups() -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
     """Of each noun the groups whose name it is, and those in which it is one kind of several."""
+    from t2x.prompts.forms import noun_of
+
     names: dict[str, set[int]] = {}
     kinds: dict[str, set[int]] = {}
     for number, line in enumerate(_GROUPS.strip().splitlines()):
         for table, words_of_line in zip((names, kinds), line.split(" > "), strict=False):
             for word in words_of_line.split():
-                table.setdefault(word, set()).add(number)
+                table.setdefault(noun_of(word), set()).add(number)
     return (
         {word: frozenset(numbers) for word, numbers in names.items()},
         {word: frozenset(numbers) for word, numbers in kinds.items()},
