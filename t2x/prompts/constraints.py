@@ -1,9 +1,8 @@
-"""What a prompt fixes and a rewrite has to keep: numbers, colours, negations, style words, script.
+"""What an English prompt fixes, as bare values: numbers, colours, negations, style words, script.
 
-A first version that reads English surface forms with small tables and claims no more: a constraint
-that it doesn't see is not enforced, one that it sees is. Synonyms count (``a pair of`` is 2,
-``crimson`` is red). Sentence embeddings can't do this job: "no cat" and "a cat", or two and three,
-are nearly the same vector.
+Synonyms count (``a pair of`` is 2, ``crimson`` is red). Which thing each belongs to, and other
+languages, is for ``t2x.prompts.preserved``. What is read here comes from the modules of its kind,
+whose names are at hand here too.
 """
 
 from __future__ import annotations
@@ -11,13 +10,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from t2x.prompts.forms import letters, stem
+from t2x.prompts.forms import content_words, letters, stem
 from t2x.prompts.languages import script
-from t2x.prompts.negations import affirmed, by_family, negated
+from t2x.prompts.negations import affirmed, by_family, mentions, negated, without_idioms
 from t2x.prompts.numerals import numbers
 from t2x.prompts.words import COLOUR_FAMILIES, SOFT_COLOURS, STYLE_FAMILY
 
-__all__ = ["Constraints", "colour_families", "extract", "keeps_style", "style_conflict"]
+__all__ = [
+    "Constraints",
+    "affirmed",
+    "colour_families",
+    "content_words",
+    "extract",
+    "keeps_style",
+    "mentions",
+    "negated",
+    "numbers",
+    "script",
+    "stem",
+    "style_conflict",
+    "without_idioms",
+]
 
 _STYLE = re.compile(
     r"(?<!\w)("

@@ -15,9 +15,9 @@ from t2x.prompts.synonyms import GENERIC, is_known, share_group
 
 __all__ = ["lost_counts"]
 
-_RELATED = frozenset("friend lover wife husband brother sister mother father son daughter partner twin".split())
+_RELATED = frozenset(["friend", "lover", "wife", "husband", "brother", "sister", "mother", "father", "son", "daughter", "partner", "twin"])
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
-_SECONDS = frozenset("other another second twin companion partner mate".split())
+_SECONDS = frozenset(["other", "another", "second", "twin", "companion", "partner", "mate"])
 
 
 def lost_counts(original: str, rewrite: str) -> list[str]:

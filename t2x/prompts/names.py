@@ -16,7 +16,7 @@ from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import ENGLISH, is_english_adjective
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.quotes import quoted
-from t2x.prompts.spelling import is_word, rank_of
+from t2x.prompts.spelling import rank_of
 from t2x.prompts.synonyms import is_known, share_group
 from t2x.prompts.words import COLOUR_FAMILIES, NUMBER_WORDS, STOP_WORDS, words
 
@@ -337,7 +337,7 @@ def _is_adjective_of(word: str, part: str) -> bool:
     return same >= max(3, len(part) - 2) and word[same:] in _ENDINGS
 
 
-_ENDINGS = frozenset("ese ish ian ean an n ic i er ien esque iana ns ians ans".split())
+_ENDINGS = frozenset(["ese", "ish", "ian", "ean", "an", "n", "ic", "i", "er", "ien", "esque", "iana", "ns", "ians", "ans"])
 _ADJECTIVES = {
     "france": "french", "spain": "spanish", "greece": "greek", "wales": "welsh",
     "netherlands": "dutch", "england": "english", "scotland": "scottish", "ireland": "irish",

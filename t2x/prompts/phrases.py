@@ -30,7 +30,7 @@ _FIXED = re.compile(
     r"|lemon tree|coral reef|jade plant|peach tree|gold(?:en)? (?:coins?|fish|medal)|red cross"
     r"|yellow stone|greenland|blue ?bird|black ?bird|red ?wood|red carpet|brown sugar|black tie"
 )
-_PAIRED = frozenset("glasses scissors trousers pants jeans shorts binoculars headphones tongs".split())
+_PAIRED = frozenset(["glasses", "scissors", "trousers", "pants", "jeans", "shorts", "binoculars", "headphones", "tongs"])
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
 _COLOUR_OF = re.compile(
     r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
@@ -42,23 +42,20 @@ _STOPS = frozenset(".;!?\n:")
 _COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
 # Things that a colour is named after: "forest green", "sky blue".
 _SHADE_NOUNS = frozenset(
-    "forest sky navy snow coal ink blood midnight ocean sea hunter royal baby electric burnt jet "
-    "fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot neon".split()
+    ["forest", "sky", "navy", "snow", "coal", "ink", "blood", "midnight", "ocean", "sea", "hunter", "royal", "baby", "electric", "burnt", "jet", "fire", "ruby", "cherry", "wine", "lime", "lemon", "apple", "olive", "mint", "moss", "steel", "slate", "ice", "powder", "rose", "hot", "neon"]
 )
 # "A black-robed nun" is a nun in black.
 _WORN = frozenset(
-    "robe clad hair fur skin feather coat paint wall cap hat dress gown suit cloak stripe plumage "
-    "jacket shirt uniform roof petal wing scale shell top bearded beard".split()
+    ["robe", "clad", "hair", "fur", "skin", "feather", "coat", "paint", "wall", "cap", "hat", "dress", "gown", "suit", "cloak", "stripe", "plumage", "jacket", "shirt", "uniform", "roof", "petal", "wing", "scale", "shell", "top", "bearded", "beard"]
 )
-_COLOUR_NOUNS = frozenset("shade hue tone tint colour color".split())
+_COLOUR_NOUNS = frozenset(["shade", "hue", "tone", "tint", "colour", "color"])
 _BUILDINGS = frozenset(
-    "house building cottage barn church hut cabin castle room home villa tower temple shop".split()
+    ["house", "building", "cottage", "barn", "church", "hut", "cabin", "castle", "room", "home", "villa", "tower", "temple", "shop"]
 )
 _POSTURES = frozenset(
-    "lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is "
-    "looms sprawls crouches perches towers grows stretches flies".split()
+    ["lies", "stands", "sits", "hangs", "rises", "rests", "floats", "hovers", "lie", "stand", "sit", "hang", "rest", "float", "rise", "is", "looms", "sprawls", "crouches", "perches", "towers", "grows", "stretches", "flies"]
 )
-_OWNING = frozenset("with of in its whose his her their has have mit von de con".split())
+_OWNING = frozenset(["with", "of", "in", "its", "whose", "his", "her", "their", "has", "have", "mit", "von", "de", "con"])
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ _DEED = "does "
 _LONGEST_DEED = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
 _LONGEST_LINK = 8
-_CUTS = frozenset(", ; . ! ? : and or &".split())
+_CUTS = frozenset([",", ";", ".", "!", "?", ":", "and", "or", "&"])
 _NEAREST = 4  # phrases before a relation of which it may be told
 # By which relations of the same things, and of the same the other way round, each is kept.
 _DIRECT = {
@@ -393,7 +393,7 @@ def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) 
         r
         for r in have
         if r.name in ("left", "right", "between") and r.to
-        and (_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar)
+        and ((_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar))
              or _fits(Relation("", wanted.things, wanted.to), r, grammar))
     ]
     return len({r.name for r in sides}) > 1 or any(r.name == "between" for r in sides)

@@ -19,6 +19,7 @@ from t2x.prompts.checks import (
     says_the_same,
     tidy,
 )
+from t2x.prompts.negations import dropped
 from t2x.prompts.protect import Protected, protect
 from t2x.types import Check, Rewrite, Rewriter, Status
 
@@ -42,6 +43,9 @@ class Guarded:
             share few words with the prompt.
         domain: how the rewriter's world calls things, read before a translation is taken for a
             loss; None is the rewriter's own attribute ``domain``, if it has one.
+        negatives: whether the generator takes a negative prompt; None is unknown. What the user
+            ruled out and a rewrite leaves out moves to ``Rewrite.negative``, unless this is False:
+            then the text has to say it, and a rewriter's own negative prompt is left out.
     """
 
     def __init__(
@@ -52,19 +56,23 @@ class Guarded:
         budget: TokenBudget | None = None,
         similarity: Callable[[str, str], float] | None = None,
         domain: Domain | None = None,
+        negatives: bool | None = None,
     ) -> None:
         self.rewriter = rewriter
         self.model_id = rewriter.model_id
         self._checks = tuple(checks)
         self.budget = budget
+        self.negatives = negatives
         self._similarity = similarity
         own: Domain = getattr(rewriter, "domain", FREE_ENGLISH)
         self._domain = domain or own
 
-    def within(self, budget: TokenBudget | None) -> Self:
-        """Give the same guard with the token limits of another generator."""
+    def within(self, budget: TokenBudget | None, *, negatives: bool | None = None) -> Self:
+        """Give the same guard with the token limits of another generator, and whether that takes a
+        negative prompt.
+        """
         changed = copy(self)
-        changed.budget = budget
+        changed.budget, changed.negatives = budget, negatives
         return changed
 
     def rewrite(
@@ -108,7 +116,7 @@ class Guarded:
                 base, "failed", before or (Check("completion", False, "no answer"),)
             )
         answers = [_one_paragraph(part) for part in parts]
-        negative = ", ".join(dict.fromkeys(p.negative for p in parts if p.negative.strip()))
+        negative = self._negative(parts, answers)
         same = all(says_the_same(p.original, a) for p, a in zip(parts, answers, strict=True))
         if same and not negative:
             return self._give_back(
@@ -126,6 +134,19 @@ class Guarded:
                 scores=_scores(parts) | self._counts(text),
             )
         return self._give_back(base, "reverted", checks)
+
+    def _negative(self, parts: list[Rewrite], answers: list[str]) -> str:
+        """The rewriter's negative prompts and what its texts no longer rule out; nothing for a
+        generator that takes none.
+        """
+        if self.negatives is False:
+            return ""
+        found = [p.negative for p in parts if p.negative.strip()]
+        if self._domain.differs is None:  # in a closed world, leaving out is ruling out
+            said = " ".join(found)
+            moved = (dropped(p.original, a) for p, a in zip(parts, answers, strict=True))
+            found += [word for words in moved for word in words if word not in said]
+        return ", ".join(dict.fromkeys(found))
 
     def _run(
         self, protected: Protected, answers: list[str], *, text: str, negative: str

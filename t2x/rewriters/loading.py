@@ -34,7 +34,8 @@ def load_guarded(
         rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
             and takes none but ``generator``, whose limits it gets if it has no budget.
         generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
-            limits, which are read from its tokenizers alone.
+            limits, which are read from its tokenizers alone, and gets a negative prompt only if it
+            takes one.
         budget: those limits themselves; overrides ``generator``.
         checks: see ``Guarded``; None is ``DEFAULT_CHECKS``.
         similarity: see ``Guarded``.
@@ -42,6 +43,7 @@ def load_guarded(
             ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
             guard would take "the animal with a trunk" -> "an elephant" for a loss.
     """
+    from t2x.generators.negatives import takes_negative
     from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
 
@@ -55,8 +57,14 @@ def load_guarded(
             )
         if model.budget is not None or generator is None:
             return model
-        return model.within(token_budget(generator))
+        return model.within(token_budget(generator), negatives=takes_negative(generator))
     if budget is None and generator is not None:
         budget = token_budget(generator)
-    checks = DEFAULT_CHECKS if checks is None else checks
-    return Guarded(model, checks=checks, budget=budget, similarity=similarity, domain=domain)
+    return Guarded(
+        model,
+        checks=DEFAULT_CHECKS if checks is None else checks,
+        budget=budget,
+        similarity=similarity,
+        domain=domain,
+        negatives=None if generator is None else takes_negative(generator),
+    )

@@ -148,7 +148,6 @@ CONSTRAINTS = [
     ("a crimson bus", "a blue bus on a road", "colours_kept"),
     ("a crimson bus", "a red bus on a road", ""),
     ("a dog without a collar", "a dog with a collar", "negation_kept"),
-    ("a dog without a collar", "a brown dog on grass", ""),
     ("a dog without a collar", "a dog, no collar, on grass", ""),
     ("一只猫在桌子上", "a cat on a table", "script_kept"),
     ("一只猫在桌子上", "一只毛茸茸的猫在木桌子上", ""),
