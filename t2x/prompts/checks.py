@@ -193,10 +193,12 @@ def length(p: Proposal) -> Check:
 
 
 def fits_budget(p: Proposal) -> Check:
-    """At least one text encoder of the generator sees the whole rewrite."""
+    """At least one text encoder of the generator sees the whole rewrite; what another one cuts is
+    told in the reason of a check that passed.
+    """
     counts = p.budget.count(p.text) if p.budget is not None else ()
-    bad = counts and all(c.truncated for c in counts)
-    return _check("fits_budget", ["; ".join(map(str, counts))] if bad else [])
+    cut = [c for c in counts if c.truncated]
+    return Check("fits_budget", not cut or len(cut) < len(counts), "; ".join(map(str, cut)))
 
 
 def coverage(minimum: float = _MIN_COVERAGE, similar: float = 0.5) -> CheckFunction:

@@ -19,8 +19,10 @@ from t2x.prompts.checks import (
     says_the_same,
     tidy,
 )
+from t2x.prompts.forms import content_words
 from t2x.prompts.negations import dropped
 from t2x.prompts.protect import Protected, protect
+from t2x.prompts.shorten import shortened, user_first
 from t2x.types import Check, Rewrite, Rewriter, Status
 
 __all__ = ["Guarded"]
@@ -38,7 +40,8 @@ class Guarded:
         rewriter: what proposes.
         checks: functions of ``t2x.prompts.checks``, in order; all run and all are reported.
         budget: token limits of the generator; counts go into ``Rewrite.scores`` as
-            ``tokens/ENCODER`` and ``limit/ENCODER``.
+            ``tokens/ENCODER`` and ``limit/ENCODER``. A rewrite that no encoder reads to its end
+            loses whole clauses, added ones first, and a check named ``shortened`` tells which.
         similarity: meaning of two texts compared, in [0, 1]; a second chance for rewrites that
             share few words with the prompt.
         domain: how the rewriter's world calls things, read before a translation is taken for a
@@ -122,8 +125,9 @@ class Guarded:
             return self._give_back(
                 base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
             )
+        answers, short = self._within_budget(protected, answers)
         text = protected.restore(answers)
-        checks = (*before, *self._run(protected, answers, text=text, negative=negative))
+        checks = (*before, *self._run(protected, answers, text=text, negative=negative), *short)
         if all(check.passed for check in checks):
             return replace(
                 base,
@@ -134,6 +138,31 @@ class Guarded:
                 scores=_scores(parts) | self._counts(text),
             )
         return self._give_back(base, "reverted", checks)
+
+    def _within_budget(
+        self, protected: Protected, answers: list[str]
+    ) -> tuple[list[str], tuple[Check, ...]]:
+        """Leave out what the rewriter added until an encoder sees all, and put the user's content
+        first for those that don't; a check tells what was left out.
+        """
+        budget = self.budget
+        if budget is None or not budget.lost(protected.restore(answers)):
+            return answers, ()
+        fitted, out = list(answers), []
+        for at, source in reversed([*enumerate(protected.sources)]):
+
+            def fits(answer: str, at: int = at) -> bool:
+                return budget.fits(protected.restore([*fitted[:at], answer, *fitted[at + 1 :]]))
+
+            fitted[at], left_out = shortened(fitted[at], source, fits)
+            out += left_out
+        if len(fitted) == 1 and budget.lost(protected.restore(fitted)):
+            fitted = [_user_first(fitted[0], protected, budget)]
+        if not out:
+            return fitted, ()
+        counts = "; ".join(f"{c.encoder} reads {c.limit} tokens" for c in budget.count(""))
+        note = f"left out: {'; '.join(map(repr, out))} ({counts})"
+        return fitted, (Check("shortened", True, note),)
 
     def _negative(self, parts: list[Rewrite], answers: list[str]) -> str:
         """The rewriter's negative prompts and what its texts no longer rule out; nothing for a
@@ -176,6 +205,19 @@ class Guarded:
         counts = self.budget.count(text) if self.budget is not None else ()
         used = {f"tokens/{c.encoder}": float(c.used) for c in counts}
         return used | {f"limit/{c.encoder}": float(c.limit) for c in counts}
+
+
+def _user_first(answer: str, protected: Protected, budget: TokenBudget) -> str:
+    """The answer in another order if encoders then cut less of what the user said."""
+    source = protected.sources[0]
+    wanted = set(content_words(source))
+
+    def unseen(text: str) -> int:
+        return sum(len(wanted & set(content_words(cut))) for cut in budget.lost(text))
+
+    other = user_first(answer, source)
+    better = unseen(protected.restore([other])) < unseen(protected.restore([answer]))
+    return other if better else answer
 
 
 def _scores(parts: list[Rewrite]) -> dict[str, float]:
