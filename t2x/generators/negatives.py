@@ -57,7 +57,9 @@ def _stored(source: str) -> bool:
     local = Path(source).is_dir()
     own: Mapping[str, Any] = folder_settings(source) if local else {}
     parts = {
-        name: SimpleNamespace(config=_Config(_part(name, Path(source) if local else folder, folder)))
+        name: SimpleNamespace(
+            config=_Config(_part(name, Path(source) if local else folder, folder))
+        )
         for name in PARTS
     }
     return negative_matters(kind, default_arguments(kind), own, SimpleNamespace(**parts))

@@ -14,7 +14,9 @@ from t2x.prompts.numerals import chinese_value
 __all__ = ["lost_colours", "lost_counts", "lost_relations"]
 
 _MEASURES = "只个条匹头位名辆座朵棵张把本支枝杯盘碗瓶艘架台栋幢颗粒根件双对群束串片块扇盏幅朵枚尊口间家层扎打"
-_COUNT = re.compile(rf"([\d]+|[零〇一二两三四五六七八九十百千]+)([{_MEASURES}])([^，。、；,.和与跟]*?)(?=[，。、；,.和与跟在正]|$|[\d一二两三四五六七八九十]+[{_MEASURES}])")
+_COUNT = re.compile(
+    rf"([\d]+|[零〇一二两三四五六七八九十百千]+)([{_MEASURES}])([^，。、；,.和与跟]*?)(?=[，。、；,.和与跟在正]|$|[\d一二两三四五六七八九十]+[{_MEASURES}])"
+)
 _PAIRS = (("俩", 2), ("仨", 3))
 _MULTIPLES = {"对": 2, "双": 2, "打": 12}
 _NO_DEFINITE = "一些|几|许多|很多|一群|若干|多"
@@ -71,8 +73,10 @@ def lost_counts(original: str, rewrite: str) -> list[str]:
         if value == 1:
             bad = bool(same) and 1 not in same
         else:
-            bad = value not in same and sum(same) != value and (
-                bool(same) or value not in [n for n, _ in told]
+            bad = (
+                value not in same
+                and sum(same) != value
+                and (bool(same) or value not in [n for n, _ in told])
             )
         if bad:
             lost.append(f"the number {value} of {noun!r} is lost")
@@ -83,7 +87,9 @@ def _coloured(text: str) -> Iterator[tuple[str, str]]:
     for match in _COLOUR.finditer(text):
         family = "pink" if match.group(1) == "粉" else _COLOURS[match.group(1)]
         yield family, match.group(3)
-    for match in re.finditer(rf"([^，。、；,.和与的在是有]{{1,4}})(?:是|呈)(?:\w{{0,2}})([{''.join(_COLOURS)}])色?", text):
+    for match in re.finditer(
+        rf"([^，。、；,.和与的在是有]{{1,4}})(?:是|呈)(?:\w{{0,2}})([{''.join(_COLOURS)}])色?", text
+    ):
         yield _COLOURS[match.group(2)], match.group(1)
 
 

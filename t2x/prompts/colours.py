@@ -66,7 +66,9 @@ def _kept(
     others = [p for p in source if p is not phrase and p.head]
     if same:
         return len(_demanded(phrase)) > 1 and any(
-            _has(p, word, families) and p.sentence == same[0].sentence and p.start > same[0].start
+            _has(p, word, families)
+            and p.sentence == same[0].sentence
+            and p.start > same[0].start
             and not any(p.head and matches(q, p, grammar) for q in others)
             for p in told
         )

@@ -41,6 +41,7 @@ _PHOTO = re.compile(
     r"(?<!\w)(?:photo(?:graph(?:y|ic)?)?s?|photo-?real\w*|hyper-?real\w*|realistic|dslr)(?!\w)"
 )
 
+
 @dataclass(frozen=True)
 class Constraints:
     """What a prompt fixes.

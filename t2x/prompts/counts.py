@@ -15,7 +15,22 @@ from t2x.prompts.synonyms import GENERIC, is_known, share_group
 
 __all__ = ["lost_counts"]
 
-_RELATED = frozenset(["friend", "lover", "wife", "husband", "brother", "sister", "mother", "father", "son", "daughter", "partner", "twin"])
+_RELATED = frozenset(
+    [
+        "friend",
+        "lover",
+        "wife",
+        "husband",
+        "brother",
+        "sister",
+        "mother",
+        "father",
+        "son",
+        "daughter",
+        "partner",
+        "twin",
+    ]
+)
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
 _SECONDS = frozenset(["other", "another", "second", "twin", "companion", "partner", "mate"])
 
@@ -51,7 +66,9 @@ def matches(one: Phrase, two: Phrase, grammar: Grammar) -> bool:
     """Whether both phrases may name the same things."""
     if grammar.name != "en":
         short, long = sorted((one.head, two.head), key=len)
-        return short == long or (len(short) >= 4 and (long.endswith(short) or long.startswith(short)))
+        return short == long or (
+            len(short) >= 4 and (long.endswith(short) or long.startswith(short))
+        )
     return alike(one.head, two.head) or _compound(one) == _compound(two) != ""
 
 
@@ -108,13 +125,17 @@ def _kept(
     if numbers and _within((total, total), wanted):
         return True
     singles = [
-        p for p in same
+        p
+        for p in same
         if p.number in (None, (1, 1)) and not p.plural and p.kind in ("bare", "indefinite")
     ]
     if len(singles) == wanted[0] > 1:
         return True
-    if wanted == (2, 2) and total <= 1 and _SECONDS & set(told.tokens) and (
-        same and not any(p.plural for p in same)
+    if (
+        wanted == (2, 2)
+        and total <= 1
+        and _SECONDS & set(told.tokens)
+        and (same and not any(p.plural for p in same))
     ):
         return True
     if any(_ORDINALS.get(token) == wanted[0] for token in told.tokens) and total <= wanted[0]:
@@ -156,10 +177,23 @@ def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
         return True
     before = tokens[phrase.start - 1] if phrase.start else ""
     after = [*tokens[phrase.end : phrase.end + 2], "", ""]
-    counted = after[0] in ("of", "altogether", "total", "all", "strong", "together", "them", "de", "von")
+    counted = after[0] in (
+        "of",
+        "altogether",
+        "total",
+        "all",
+        "strong",
+        "together",
+        "them",
+        "de",
+        "von",
+    )
     in_all = after[0] in ("<in", "<over") and after[1] in ("total", "all", "number")
-    alone = not before.isalnum() and before[:1] not in "<@" and not after[0].isalnum() and (
-        after[0][:1] not in ("<", "@")
+    alone = (
+        not before.isalnum()
+        and before[:1] not in "<@"
+        and not after[0].isalnum()
+        and (after[0][:1] not in ("<", "@"))
     )
     return counted or in_all or alone
 
@@ -189,7 +223,5 @@ def _two_persons(phrase: Phrase, told: Text) -> bool:
     """Whether "a man and his wife" are the two persons that the prompt calls otherwise."""
     persons = [p for p in told.phrases if share_group("person", p.head) or p.head in _RELATED]
     single = [p for p in persons if not p.plural]
-    are_persons = (
-        share_group("person", phrase.head) or not is_known(phrase.head)
-    )
+    are_persons = share_group("person", phrase.head) or not is_known(phrase.head)
     return len(single) == len(persons) == 2 and are_persons

@@ -134,13 +134,19 @@ _NOUNS_LIKE_ADJECTIVES = words(
     lighting dressing sapling gosling ping darling herring viking
     """
 )
-_ADJECTIVE_ENDING = re.compile(r"(?:[bcdfghklmnprstvwz]y|ful|ous|ish|al|ive|ic|able|ible|less|ed|ing|ant)$")
+_ADJECTIVE_ENDING = re.compile(
+    r"(?:[bcdfghklmnprstvwz]y|ful|ous|ish|al|ive|ic|able|ible|less|ed|ing|ant)$"
+)
 
 
 @lru_cache(maxsize=4096)
 def is_english_adjective(word: str) -> bool:
     """Whether a lower-case ``word`` rather describes a thing than names one."""
-    if word.endswith("fish") or word in _NOUNS_LIKE_ADJECTIVES or noun_of(word) in _NOUNS_LIKE_ADJECTIVES:
+    if (
+        word.endswith("fish")
+        or word in _NOUNS_LIKE_ADJECTIVES
+        or noun_of(word) in _NOUNS_LIKE_ADJECTIVES
+    ):
         return False
     if word in _ADJECTIVES:
         return True

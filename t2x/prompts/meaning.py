@@ -89,13 +89,9 @@ def negation_kept(p: Proposal) -> Check:
     negative prompt.
     """
     if not p.closed_world:
-        return verdict(
-            "negation_kept", lost_negations(p.source, p.answer, negative=p.negative)
-        )
+        return verdict("negation_kept", lost_negations(p.source, p.answer, negative=p.negative))
     told = (p.answer, p.domain.canonical(p.answer))
-    back = [
-        head for head in p.constraints.negated if any(mentions(text, head) for text in told)
-    ]
+    back = [head for head in p.constraints.negated if any(mentions(text, head) for text in told)]
     return verdict("negation_kept", (f"{head!r} was ruled out and is asked for" for head in back))
 
 

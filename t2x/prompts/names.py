@@ -24,14 +24,18 @@ __all__ = ["lost_names", "names"]
 
 _WORD = r"(?:[A-Z\u00c0-\u00de][\w\u2019']*(?:[-&.][A-Z\u00c0-\u00de0-9][\w']*)*\.?|[a-z]+[A-Z]\w*|[A-Z]+\d[\w-]*)"
 _INNER = r"(?:of(?: the)?|the|de la|de las|de los|del?|da|di|dos|van der|van den|van|von der|von|le|la|el|al|bin|&|und|y)"
-_NAME = re.compile(rf"(?<![\w'\u2019-]){_WORD}(?:[ -](?:{_INNER} )?(?:{_WORD}|\d{{1,4}}(?!\w)))*(?!\w)")
+_NAME = re.compile(
+    rf"(?<![\w'\u2019-]){_WORD}(?:[ -](?:{_INNER} )?(?:{_WORD}|\d{{1,4}}(?!\w)))*(?!\w)"
+)
 _ABBREVIATIONS = {
     "mt": "mount", "st": "saint", "dr": "doctor", "nyc": "newyorkcity", "la": "losangeles",
     "usa": "unitedstates", "us": "unitedstates", "uk": "unitedkingdom", "ny": "newyork",
     "sf": "sanfrancisco", "mr": "mister", "prof": "professor", "pres": "president",
     "dc": "washington", "bros": "brothers", "ft": "fort", "jfk": "kennedy",
 }  # fmt: skip
-_TITLES = words("mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor mister professor captain general emperor empress the a an")
+_TITLES = words(
+    "mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor mister professor captain general emperor empress the a an"
+)
 _GENERIC = words(
     """
     city tower bridge mount mountain lake river castle street square park museum building wall gate
@@ -188,7 +192,12 @@ def _leads(parts: Sequence[str], *, starts: bool) -> bool:
 def _is_plain(word: str, *, ranked: bool = True) -> bool:
     """Whether a word that begins a sentence has its capital from there: "Kittens", "Sunset"."""
     noun = noun_of(word)
-    if is_known(noun) or is_plural(word) or is_english_adjective(word) or word in ENGLISH.verbs | _NO_NAME:
+    if (
+        is_known(noun)
+        or is_plural(word)
+        or is_english_adjective(word)
+        or word in ENGLISH.verbs | _NO_NAME
+    ):
         return True
     if not ranked:
         return False
@@ -253,7 +262,9 @@ def _has(rewrite: str, name: str) -> bool:
     return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
 
 
-_DROPPABLE = words("city river mountain mountains island islands ocean sea desert lake mount volcano")
+_DROPPABLE = words(
+    "city river mountain mountains island islands ocean sea desert lake mount volcano"
+)
 _WHOLE = words(
     "new north south east west san santa saint los las el la rio costa puerto hong sri port fort cape"
     " united great upper lower old little big super star red black white blue green golden"
@@ -337,7 +348,25 @@ def _is_adjective_of(word: str, part: str) -> bool:
     return same >= max(3, len(part) - 2) and word[same:] in _ENDINGS
 
 
-_ENDINGS = frozenset(["ese", "ish", "ian", "ean", "an", "n", "ic", "i", "er", "ien", "esque", "iana", "ns", "ians", "ans"])
+_ENDINGS = frozenset(
+    [
+        "ese",
+        "ish",
+        "ian",
+        "ean",
+        "an",
+        "n",
+        "ic",
+        "i",
+        "er",
+        "ien",
+        "esque",
+        "iana",
+        "ns",
+        "ians",
+        "ans",
+    ]
+)
 _ADJECTIVES = {
     "france": "french", "spain": "spanish", "greece": "greek", "wales": "welsh",
     "netherlands": "dutch", "england": "english", "scotland": "scottish", "ireland": "irish",

@@ -43,7 +43,9 @@ _NEGATION = re.compile(rf"{_NO}(?P<words>[\w'-]+(?:\s+[\w'-]+){{0,3}})")
 _MORE = re.compile(
     r"\s*,?\s*(?P<link>or|nor|and|,)\s+(?:(?:any|a|an|the|no|other|of|even)\s+)*(?P<words>[\w'-]+(?:\s+[\w'-]+){0,2})"
 )
-_FREE = re.compile(r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])|(?<![\w-])(?P<none>nobody|no[- ]one)(?!\w)")
+_FREE = re.compile(
+    r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])|(?<![\w-])(?P<none>nobody|no[- ]one)(?!\w)"
+)
 _AFTER = re.compile(
     r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing|omitted"
     r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)|out of (?:frame"
@@ -156,8 +158,10 @@ def _scopes(lower: str) -> tuple[Scope, ...]:
     for match in (*_FREE.finditer(plain), *_AFTER.finditer(plain)):
         word = match.group("words") or "person"
         ruled = word in ("person",) or (len(word) > 2 and word not in _NOT_LESS)
-        if ruled and word not in STOP_WORDS and not any(
-            s.start < match.end() and match.start() < s.end for s in found
+        if (
+            ruled
+            and word not in STOP_WORDS
+            and not any(s.start < match.end() and match.start() < s.end for s in found)
         ):
             found.append(Scope(match.start(), match.end(), word))
     return tuple(sorted(found, key=lambda s: s.start))

@@ -72,7 +72,9 @@ SPANISH_NUMBERS: dict[str, int] = {
     "par": 2, "pareja": 2, "ambos": 2, "ambas": 2, "dúo": 2, "gemelos": 2, "trío": 3, "cuarteto": 4,
     "quinteto": 5, "docena": 12, "decena": 10, **_SPANISH_TENS, "cien": 100, "mil": 1000,
 }  # fmt: skip
-_SPANISH_AND = re.compile(rf"(?<!\w)({'|'.join(_SPANISH_TENS)}) y ({'|'.join(_SPANISH_UNITS)})(?!\w)")
+_SPANISH_AND = re.compile(
+    rf"(?<!\w)({'|'.join(_SPANISH_TENS)}) y ({'|'.join(_SPANISH_UNITS)})(?!\w)"
+)
 _HALF_DOZENS = {
     "de": re.compile(r"(?<!\w)(?:ein )?halbes dutzend(?!\w)"),
     "es": re.compile(r"(?<!\w)media docena(?: de)?(?!\w)"),
@@ -81,7 +83,9 @@ _DOZENS = {
     "de": re.compile(rf"(?<!\w)({'|'.join(_GERMAN_UNITS)}) dutzend(?!\w)"),
     "es": re.compile(rf"(?<!\w)({'|'.join(_SPANISH_UNITS)}) docenas(?: de)?(?!\w)"),
 }
-_CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+_CHINESE_DIGITS = dict(
+    zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True)
+)
 _CHINESE_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000}
 
 

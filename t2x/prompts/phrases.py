@@ -20,7 +20,9 @@ from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS
 __all__ = ["Phrase", "Text", "colour_of", "read"]
 
 _TOKEN = re.compile(r"[<@]?\d+(?:\.\d+)?(?![\w-])|[<@]?[^\W_]+(?:['\u2019-][^\W_]+)*|[^\w\s]")
-_QUOTED = re.compile(r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb")
+_QUOTED = re.compile(
+    r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb"
+)
 _FIXED = re.compile(
     r"golden (?:retriever|hour|gate|age|ratio|eagle|light|glow|sunlight|sun|rays?|sunset|sunrise)"
     r"|silver (?:lining|screen)|(?:red|giant) panda|white house|black hole|white noise|green ?house"
@@ -30,7 +32,19 @@ _FIXED = re.compile(
     r"|lemon tree|coral reef|jade plant|peach tree|gold(?:en)? (?:coins?|fish|medal)|red cross"
     r"|yellow stone|greenland|blue ?bird|black ?bird|red ?wood|red carpet|brown sugar|black tie"
 )
-_PAIRED = frozenset(["glasses", "scissors", "trousers", "pants", "jeans", "shorts", "binoculars", "headphones", "tongs"])
+_PAIRED = frozenset(
+    [
+        "glasses",
+        "scissors",
+        "trousers",
+        "pants",
+        "jeans",
+        "shorts",
+        "binoculars",
+        "headphones",
+        "tongs",
+    ]
+)
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
 _COLOUR_OF = re.compile(
     r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
@@ -42,20 +56,140 @@ _STOPS = frozenset(".;!?\n:")
 _COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
 # Things that a colour is named after: "forest green", "sky blue".
 _SHADE_NOUNS = frozenset(
-    ["forest", "sky", "navy", "snow", "coal", "ink", "blood", "midnight", "ocean", "sea", "hunter", "royal", "baby", "electric", "burnt", "jet", "fire", "ruby", "cherry", "wine", "lime", "lemon", "apple", "olive", "mint", "moss", "steel", "slate", "ice", "powder", "rose", "hot", "neon"]
+    [
+        "forest",
+        "sky",
+        "navy",
+        "snow",
+        "coal",
+        "ink",
+        "blood",
+        "midnight",
+        "ocean",
+        "sea",
+        "hunter",
+        "royal",
+        "baby",
+        "electric",
+        "burnt",
+        "jet",
+        "fire",
+        "ruby",
+        "cherry",
+        "wine",
+        "lime",
+        "lemon",
+        "apple",
+        "olive",
+        "mint",
+        "moss",
+        "steel",
+        "slate",
+        "ice",
+        "powder",
+        "rose",
+        "hot",
+        "neon",
+    ]
 )
 # "A black-robed nun" is a nun in black.
 _WORN = frozenset(
-    ["robe", "clad", "hair", "fur", "skin", "feather", "coat", "paint", "wall", "cap", "hat", "dress", "gown", "suit", "cloak", "stripe", "plumage", "jacket", "shirt", "uniform", "roof", "petal", "wing", "scale", "shell", "top", "bearded", "beard"]
+    [
+        "robe",
+        "clad",
+        "hair",
+        "fur",
+        "skin",
+        "feather",
+        "coat",
+        "paint",
+        "wall",
+        "cap",
+        "hat",
+        "dress",
+        "gown",
+        "suit",
+        "cloak",
+        "stripe",
+        "plumage",
+        "jacket",
+        "shirt",
+        "uniform",
+        "roof",
+        "petal",
+        "wing",
+        "scale",
+        "shell",
+        "top",
+        "bearded",
+        "beard",
+    ]
 )
 _COLOUR_NOUNS = frozenset(["shade", "hue", "tone", "tint", "colour", "color"])
 _BUILDINGS = frozenset(
-    ["house", "building", "cottage", "barn", "church", "hut", "cabin", "castle", "room", "home", "villa", "tower", "temple", "shop"]
+    [
+        "house",
+        "building",
+        "cottage",
+        "barn",
+        "church",
+        "hut",
+        "cabin",
+        "castle",
+        "room",
+        "home",
+        "villa",
+        "tower",
+        "temple",
+        "shop",
+    ]
 )
 _POSTURES = frozenset(
-    ["lies", "stands", "sits", "hangs", "rises", "rests", "floats", "hovers", "lie", "stand", "sit", "hang", "rest", "float", "rise", "is", "looms", "sprawls", "crouches", "perches", "towers", "grows", "stretches", "flies"]
+    [
+        "lies",
+        "stands",
+        "sits",
+        "hangs",
+        "rises",
+        "rests",
+        "floats",
+        "hovers",
+        "lie",
+        "stand",
+        "sit",
+        "hang",
+        "rest",
+        "float",
+        "rise",
+        "is",
+        "looms",
+        "sprawls",
+        "crouches",
+        "perches",
+        "towers",
+        "grows",
+        "stretches",
+        "flies",
+    ]
 )
-_OWNING = frozenset(["with", "of", "in", "its", "whose", "his", "her", "their", "has", "have", "mit", "von", "de", "con"])
+_OWNING = frozenset(
+    [
+        "with",
+        "of",
+        "in",
+        "its",
+        "whose",
+        "his",
+        "her",
+        "their",
+        "has",
+        "have",
+        "mit",
+        "von",
+        "de",
+        "con",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +234,9 @@ def read(text: str, grammar: Grammar) -> Text:
 def _tokens(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
     """Tokens in lower case, relations as one token each, and whether each began with a capital."""
     marked = re.sub(r"\s+", " ", text.replace("\u2019", "'")).strip()
-    capitals = {w.lower() for w in re.findall(r"(?<![.!?:] )(?<!^)\b[^\W\d_]\w+", marked) if w[0].isupper()}
+    capitals = {
+        w.lower() for w in re.findall(r"(?<![.!?:] )(?<!^)\b[^\W\d_]\w+", marked) if w[0].isupper()
+    }
     lower = in_digits(marked.lower(), grammar.name)
     if grammar.name == "en":
         lower = _COLOUR_OF.sub(_by_thing, lower)
@@ -113,7 +249,7 @@ def _tokens(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
 
 
 def _by_thing(found: re.Match[str]) -> str:
-    """"The colour of ripe lemons" as "lemon-coloured"."""
+    """ "The colour of ripe lemons" as "lemon-coloured"."""
     thing = noun_of(found.group("thing"))
     return f"{thing}-coloured" if thing in COLOUR_THINGS else found.group()
 
@@ -193,7 +329,7 @@ class _Chunker:
             self.run.append(at)
 
     def _stand_in(self, at: int) -> None:
-        """"A green door and a blue one": the one is a door."""
+        """ "A green door and a blue one": the one is a door."""
         last = next((p for p in reversed(self.found) if p.head and p.kind != "part"), None)
         words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
         number = (1.0, 1.0) if self.tokens[at] == "one" else None
@@ -201,8 +337,16 @@ class _Chunker:
         if last is not None:
             colours = tuple((w, f) for w in words if (f := colour_of(w, self.g)))
             self.found.append(
-                Phrase((*words, last.head), last.head, begun, at + 1, self.sentence, number,
-                       colours=colours, kind=kind)
+                Phrase(
+                    (*words, last.head),
+                    last.head,
+                    begun,
+                    at + 1,
+                    self.sentence,
+                    number,
+                    colours=colours,
+                    kind=kind,
+                )
             )
 
     def _begin(self, at: int, token: str) -> None:
@@ -218,7 +362,9 @@ class _Chunker:
     def _value(self, token: str) -> tuple[float, float] | None:
         g = self.g
         if token[0].isdigit():
-            return (float(token), float(token)) if re.fullmatch(r"\d{1,15}(?:\.\d+)?", token) else None
+            return (
+                (float(token), float(token)) if re.fullmatch(r"\d{1,15}(?:\.\d+)?", token) else None
+            )
         if token in g.ranges:
             return g.ranges[token]
         if token in g.ones and token not in g.determiners:
@@ -245,9 +391,7 @@ class _Chunker:
         return all(map(self._modifies, words)) and not self._named_after(words)
 
     def _modifies(self, word: str) -> bool:
-        return (
-            bool(colour_of(word, self.g)) or word in self.g.shades or is_english_adjective(word)
-        )
+        return bool(colour_of(word, self.g)) or word in self.g.shades or is_english_adjective(word)
 
     def _named_after(self, words: list[str]) -> bool:
         """Whether the last word is a thing that a colour is named after: "a raven", "a rose"."""
@@ -279,9 +423,7 @@ class _Chunker:
         last = self._head(words)
         parts = [p for i, w in zip(self.run, words, strict=True) if (p := self._part(i, w))]
         colours = [(w, f) for i, w in enumerate(words) if i != last and (f := colour_of(w, self.g))]
-        colours += [
-            (f"~{w}", f) for p in parts if p.head in _WORN for w, f in p.colours
-        ]
+        colours += [(f"~{w}", f) for p in parts if p.head in _WORN for w, f in p.colours]
         number = self.number
         if last is None and not colours and number is None:
             return parts
@@ -365,7 +507,9 @@ class _Chunker:
         if len(nouns) < 2 or last != len(words) - 1 or not is_plural(words[last]):
             return last
         after = self.tokens[self.run[-1] + 1] if self.run[-1] + 1 < len(self.tokens) else ""
-        follows = after in self.g.determiners or after in self.g.possessives or after in ("to", "at")
+        follows = (
+            after in self.g.determiners or after in self.g.possessives or after in ("to", "at")
+        )
         single = self.number == (1, 1)
         return nouns[-2] if single or (self.kind == "definite" and follows) else last
 
@@ -428,7 +572,7 @@ def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
 
 
 def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
-    """"A sweater with red stripes", "a car, its paint red": the colour of a part is the thing's."""
+    """ "A sweater with red stripes", "a car, its paint red": the colour of a part is the thing's."""
     out = list(found)
     shared: set[int] = set()
     for i, phrase in enumerate(found):

@@ -62,12 +62,13 @@ def lost_quotes(original: str, rewrite: str) -> list[str]:
         for text in wanted
         if not told[text] and not _stands_bare(text, rewrite)
     ]
-    return lost or [f"the quoted text {t[:60]!r} is on another thing" for t in _moved(original, rewrite)]
+    return lost or [
+        f"the quoted text {t[:60]!r} is on another thing" for t in _moved(original, rewrite)
+    ]
 
 
 def _moved(original: str, rewrite: str) -> list[str]:
-    """Quoted texts that are told of what the prompt told of another one: both have changed places.
-    """
+    """Quoted texts that are told of what the prompt told of another one: both have changed places."""
     had, has = _carriers(original), _carriers(rewrite)
     if len(had) < 2 or set(had) - set(has):
         return []
@@ -77,7 +78,8 @@ def _moved(original: str, rewrite: str) -> list[str]:
     return [
         text
         for text, words in own.items()
-        if words and not words & set(has[text])
+        if words
+        and not words & set(has[text])
         and any(words & set(has[other]) for other in own if other != text)
     ]
 
@@ -88,7 +90,7 @@ def _carriers(text: str) -> dict[str, list[str]]:
     marked = text
     for number, inner in enumerate(found):
         at = marked.find(inner)
-        marked = f"{marked[:at]} \0{number}\0 {marked[at + len(inner):]}" if at >= 0 else marked
+        marked = f"{marked[:at]} \0{number}\0 {marked[at + len(inner) :]}" if at >= 0 else marked
     clauses = re.split(r"[,;.\n]| and | und | y ", marked)
     return {
         inner: content_words(re.sub(r"\0\d+\0", " ", clause))
@@ -99,7 +101,10 @@ def _carriers(text: str) -> dict[str, list[str]]:
 
 
 def _stands_bare(text: str, rewrite: str) -> bool:
-    before, after = (r"(?<!\w)" if text[:1].isalnum() else ""), (r"(?!\w)" if text[-1:].isalnum() else "")
+    before, after = (
+        (r"(?<!\w)" if text[:1].isalnum() else ""),
+        (r"(?!\w)" if text[-1:].isalnum() else ""),
+    )
     bare = rewrite
     for inner in quoted(rewrite):
         bare = bare.replace(inner, " ")

@@ -69,7 +69,11 @@ class Relation:
 def _is_deed(token: str, grammar: Grammar) -> bool:
     if grammar.name != "en" or token in grammar.boundaries - grammar.verbs:
         return False
-    return token in grammar.verbs or token in _VERB_FORMS or re.search(r"(?:ing|ed|s)$", token) is not None
+    return (
+        token in grammar.verbs
+        or token in _VERB_FORMS
+        or re.search(r"(?:ing|ed|s)$", token) is not None
+    )
 
 
 def _verb(form: str) -> str:
@@ -140,7 +144,9 @@ class _Reader:
                 continue
             passive = "<by" in gap and _PARTICIPLE.search(verbs[-1]) is not None
             if "being" in gap and not passive:
-                by = next((i for i in range(two.end, len(self.tokens)) if self.tokens[i] == "<by"), 0)
+                by = next(
+                    (i for i in range(two.end, len(self.tokens)) if self.tokens[i] == "<by"), 0
+                )
                 two, passive = (self._next(by) or two, True) if by else (two, False)
             doer, other = (two, one) if passive else (one, two)
             yield Relation(f"{_DEED}{_verb(verbs[-1])}", (doer,), (other,))
@@ -244,9 +250,7 @@ def lost_relations(original: str, rewrite: str) -> list[str]:
     have = relations(told)
     wanted = [r for r in relations(source) if _is_place(r)]
     return list(
-        dict.fromkeys(
-            _shown(r) for r in wanted if not _kept(r, have, told, grammar, wanted)
-        )
+        dict.fromkeys(_shown(r) for r in wanted if not _kept(r, have, told, grammar, wanted))
     )
 
 
@@ -301,9 +305,7 @@ def _kept(
     )
 
 
-def _renamed(
-    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
-) -> bool:
+def _renamed(wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar) -> bool:
     """Whether the relation is told of one of the things and of a word that no table knows, which
     may be another name of the other: "over the felt" for "above the pool table".
     """
@@ -331,7 +333,9 @@ def _linked_otherwise(
     contradicts: "a coin frozen deep in the ice".
     """
     if wanted.every or any(
-        r.to and not r.name.startswith(_DEED) and not r.soft
+        r.to
+        and not r.name.startswith(_DEED)
+        and not r.soft
         and (_fits(wanted, r, grammar) or _fits_turned(wanted, r, grammar))
         for r in have
     ):
@@ -365,9 +369,7 @@ def _fits_turned(wanted: Relation, relation: Relation, grammar: Grammar) -> bool
     )
 
 
-def _deed_kept(
-    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
-) -> bool:
+def _deed_kept(wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar) -> bool:
     """Whether the deed is not turned round, nor both only listed; its words may be others."""
     if any(r.name == wanted.name and _fits(wanted, r, grammar) for r in have):
         return True
@@ -377,7 +379,7 @@ def _deed_kept(
 
 
 def _merely_listed(wanted: Relation, told: Text, grammar: Grammar) -> bool:
-    """"A scarecrow and a windmill": nothing but "and" or a comma stands between the two."""
+    """ "A scarecrow and a windmill": nothing but "and" or a comma stands between the two."""
     for one, two in pairwise(p for p in told.phrases if p.head):
         pair = Relation("", (one,), (two,))
         if (_fits(wanted, pair, grammar) or _fits_turned(wanted, pair, grammar)) and set(
@@ -388,13 +390,16 @@ def _merely_listed(wanted: Relation, told: Text, grammar: Grammar) -> bool:
 
 
 def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
-    """"A dog, on its left one cat, on its right another"; "cats on either side of a dog"."""
+    """ "A dog, on its left one cat, on its right another"; "cats on either side of a dog"."""
     sides = [
         r
         for r in have
-        if r.name in ("left", "right", "between") and r.to
-        and ((_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar))
-             or _fits(Relation("", wanted.things, wanted.to), r, grammar))
+        if r.name in ("left", "right", "between")
+        and r.to
+        and (
+            (_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar))
+            or _fits(Relation("", wanted.things, wanted.to), r, grammar)
+        )
     ]
     return len({r.name for r in sides}) > 1 or any(r.name == "between" for r in sides)
 
@@ -404,14 +409,14 @@ def _sides_of(things: Sequence[Phrase], have: Sequence[Relation], grammar: Gramm
 
 
 def _by_sides(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
-    """"On the left a cat, on the right a dog"."""
+    """ "On the left a cat, on the right a dog"."""
     other = _SIDES[wanted.name]
     things, to = _sides_of(wanted.things, have, grammar), _sides_of(wanted.to, have, grammar)
     return wanted.name in things and (other in to or not to)
 
 
 def _by_ground(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
-    """"A house in front, a mountain in the background"."""
+    """ "A house in front, a mountain in the background"."""
     back, front = (
         (wanted.things, wanted.to) if wanted.name == "behind" else (wanted.to, wanted.things)
     )
@@ -429,16 +434,15 @@ def _side_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> 
     return False
 
 
-def _setting_kept(
-    wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar
-) -> bool:
+def _setting_kept(wanted: Relation, have: Sequence[Relation], told: Text, grammar: Grammar) -> bool:
     """A scene such as "in a forest" needs no preposition, as long as nothing else is told."""
     if wanted.name not in ("in", "on", "over", "around") or not any(
         p.head in SETTINGS for p in wanted.to
     ):
         return False
     if any(
-        r.to and (_fits(wanted, r, grammar) or _fits_turned(wanted, r, grammar)) for r in have
+        r.to and (_fits(wanted, r, grammar) or _fits_turned(wanted, r, grammar))
+        for r in have
         if r.name in ("out", "above", "below", "behind", "front", "near")
     ):
         return False

@@ -14,7 +14,9 @@ __all__ = ["Clause", "clauses", "shortened", "user_first"]
 
 _OPEN, _CLOSE = "([{<\u201c\u00ab\u300c\u201e", ")]}>\u201d\u00bb\u300d\u201d"
 _MARK = re.compile(r"[,;.!?\u3002\uff0c\uff1b\uff01\uff1f\n]+(?=\s|$|[\u3400-\u9fff])")
-_ABBREVIATION = re.compile(r"(?:^|[\s(])(?:[A-Za-z]|mr|mrs|ms|dr|st|mt|vs|no|prof|jr|sr|approx)\.$", re.I)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:[A-Za-z]|mr|mrs|ms|dr|st|mt|vs|no|prof|jr|sr|approx)\.$", re.I
+)
 _SENTENCE_END = ".!?\u3002\uff01\uff1f\n"
 
 
@@ -51,9 +53,7 @@ def _inside(piece: str) -> bool:
     return depth > 0 or piece.count('"') % 2 == 1
 
 
-def shortened(
-    text: str, source: str, fits: Callable[[str], bool]
-) -> tuple[str, tuple[str, ...]]:
+def shortened(text: str, source: str, fits: Callable[[str], bool]) -> tuple[str, tuple[str, ...]]:
     """Leave out clauses of ``text`` until it ``fits``: (what is left, what was left out in order).
 
     First those that have no word of ``source``, the user's prompt, from the last on; then those

@@ -11,7 +11,16 @@ from functools import lru_cache
 
 from t2x.prompts.words import words
 
-__all__ = ["ABSENCES", "CLOTHES", "GENERIC", "NO_PLACES", "PARTS", "SETTINGS", "is_known", "share_group"]
+__all__ = [
+    "ABSENCES",
+    "CLOTHES",
+    "GENERIC",
+    "NO_PLACES",
+    "PARTS",
+    "SETTINGS",
+    "is_known",
+    "share_group",
+]
 
 _GROUPS = """
 cat kitten kitty feline tomcat tabby

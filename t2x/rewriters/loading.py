@@ -25,7 +25,7 @@ def load_guarded(
     generator: str | Path | Generator | None = None,
     budget: TokenBudget | None = None,
     checks: Sequence[CheckFunction] | None = None,
-    similarity: Callable[[str, str], float] | None = None,
+    similarity: str | Path | Callable[[str, str], float] | None = None,
     domain: Domain | None = None,
 ) -> Guarded:
     """Put a rewriter into the wrapper that checks what it proposes.
@@ -38,7 +38,8 @@ def load_guarded(
             takes one.
         budget: those limits themselves; overrides ``generator``.
         checks: see ``Guarded``; None is ``DEFAULT_CHECKS``.
-        similarity: see ``Guarded``.
+        similarity: see ``Guarded``; a string or path is what ``load_similarity`` takes
+            ("minilm"). None compares words only.
         domain: how the rewriter's world calls things. None is the rewriter's own attribute
             ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
             guard would take "the animal with a trunk" -> "an elephant" for a loss.
@@ -46,6 +47,7 @@ def load_guarded(
     from t2x.generators.negatives import takes_negative
     from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
+    from t2x.rewriters.similarity import load_similarity
 
     model = load_rewriter(rewriter)
     if isinstance(model, Guarded):
@@ -60,6 +62,8 @@ def load_guarded(
         return model.within(token_budget(generator), negatives=takes_negative(generator))
     if budget is None and generator is not None:
         budget = token_budget(generator)
+    if isinstance(similarity, (str, Path)):
+        similarity = load_similarity(similarity)
     return Guarded(
         model,
         checks=DEFAULT_CHECKS if checks is None else checks,
