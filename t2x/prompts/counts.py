@@ -131,6 +131,8 @@ def _kept(
     ]
     if len(singles) == wanted[0] > 1:
         return True
+    if any(_is_apposed(p, same, told) for p in told.phrases if p.number == wanted):
+        return True
     if (
         wanted == (2, 2)
         and total <= 1
@@ -146,6 +148,15 @@ def _kept(
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
+
+
+def _is_apposed(counted: Phrase, same: Sequence[Phrase], told: Text) -> bool:
+    """"Seven bearded miners, dwarfs with lanterns": the number is told of another name of them."""
+    return any(
+        p.plural and p.number is None and p.kind == "bare"
+        and list(told.tokens[counted.end : p.start]) == [","]
+        for p in same
+    )
 
 
 def _has_more(same: Sequence[Phrase], wanted: tuple[float, float]) -> bool:

@@ -57,7 +57,7 @@ _RELATIONS = (
     ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "hold"),
     ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
-    ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "<between"),
+    ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "between"),
     ("(?:on|at) (?:either|both) sides? of|flanking", "<between"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?left{_SIDE} of|left of", "left"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of|right of", "right"),
@@ -71,6 +71,9 @@ _RELATIONS = (
     ("against (?:the|a) backdrop of|with (?:the|a) backdrop of", "front"),
     (r"(?<=[a-z] )left(?=[,.;]|$)", "@left"),
     (r"(?<=[a-z] )right(?=[,.;]|$)", "@right"),
+    ("overhead(?! of)|up above", "above it"),
+    ("underfoot", "below it"),
+    ("face to face|eye to eye|nose to nose|toe to toe", "facing each"),
     ("(?:directly |right |just )?(?:in front of|ahead of|before(?= (?:it|them|him|her|a|an|the)\\b))", "front"),
     ("(?:at|in) (?:its|their) (?:very )?(?:centre|center|heart|middle)|in (?:its|their) midst", "in it"),
     ("at (?:its|their) (?:foot|feet|base|bottom)", "below it"),
@@ -157,7 +160,7 @@ def is_english_adjective(word: str) -> bool:
 
 ENGLISH = Grammar(
     name="en",
-    determiners=words("a an the this that these those each every some any all my your our no"),
+    determiners=words("a an the this that these those each every some any my your our no"),
     ones=words("a an one single lone solitary sole 1"),
     others=words("another additional extra further"),
     boundaries=words(
@@ -186,7 +189,7 @@ ENGLISH = Grammar(
         stacked left seen made set built lit strung hung bound drawn worn torn broken frozen
         hidden woven spun flung caught kept shown spread stuck swept thrown tied wound bent buried
         surround surrounds pulls pull pushes push flank flanks shine glow sprawls dangles dangle
-        crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
+        home crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
         sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars barks climbs climb wades bows kicks bites leaps
         """
     ),

@@ -77,7 +77,7 @@ _GERMAN_RELATIONS = (
     ("außerhalb", "out"),
     ("umgeben von", "<around"),
     ("rund um|um", "around"),
-    ("flankiert von", "<between"),
+    ("flankiert von", "between"),
 )  # fmt: skip
 _SPANISH_RELATIONS = (
     ("a la izquierda (?:de|del)|al lado izquierdo (?:de|del)", "left"),
@@ -98,7 +98,7 @@ _SPANISH_RELATIONS = (
     ("fuera (?:de|del)", "out"),
     ("alrededor (?:de|del)|en torno a", "around"),
     ("rodead[oa]s? (?:de|por)", "<around"),
-    ("flanquead[oa]s? por", "<between"),
+    ("flanquead[oa]s? por", "between"),
     ("en", "over"),
 )  # fmt: skip
 

@@ -81,7 +81,7 @@ _FAMOUS = words(
     neuschwanstein matterhorn zugspitze rhein elbe donau bodensee ostsee nordsee schwarzwald alpen
     cervantes quijote lorca colon sevilla cordoba malaga valencia bilbao cuzco bogota lima santiago
     frida gaudi washington houston austin dallas denver virginia victoria lincoln
-    jesus mars jupiter saturn venus neptune pluto
+    mercury nefertiti cleopatra tutankhamun andersen grimm danube jesus mars jupiter saturn venus neptune pluto
     """
 )
 _TOWNS = words(
@@ -317,7 +317,10 @@ def _in_other_name(rewrite: str, name: str) -> bool:
         or (
             _is_other(found_before := re.search(r"([A-Z]\w+)\s$", rewrite[: m.start()]))
             and found_before is not None
-            and not _starts_sentence(rewrite, found_before.start(1))
+            and not (
+                _starts_sentence(rewrite, found_before.start(1))
+                and _is_plain(found_before.group(1).lower(), ranked=False)
+            )
         )
         for m in found
     )

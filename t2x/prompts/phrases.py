@@ -303,7 +303,9 @@ class _Chunker:
     def _step(self, at: int, token: str) -> None:
         g = self.g
         if token in g.conjunctions and self.run and self._only_modifiers() and self._continues(at):
-            return
+            told = self.kind == "bare" and self.run[0] and self.tokens[self.run[0] - 1] in g.of
+            if not (told and token == ","):  # "a flame of violet, black background"
+                return
         value = self._value(token)
         if token in ("one", "ones") and self.run and self.kind != "bare":
             self._stand_in(at)
@@ -494,7 +496,7 @@ class _Chunker:
         if len(words) > 1 and after in self.g.determiners and not is_plural(words[-1]):
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
         before = self.tokens[self.run[0] - 1] if self.run[0] else ""
-        linked = before in ("of", "<in", "painted", "dyed", "glazed", "lacquered")
+        linked = before in ("of", "<in", "all", "painted", "dyed", "glazed", "lacquered")
         soft = words[-1] in SOFT_COLOURS and not linked
         hard = bool(colour_of(words[-1], self.g)) and not soft
         return (hard and len(words) < 4) or (
@@ -546,15 +548,19 @@ def _with_predicates(
         if phrase.head or phrase.kind == "pronoun" or not phrase.colours:
             out.append(phrase)
             continue
-        named = (i for i in reversed(range(len(out))) if out[i].head)
+        near = tokens[max(phrase.start - 2, 0) : phrase.end]
+        one = not {"one", "other", "second", "first"}.isdisjoint(near)
+        named = (i for i in reversed(range(len(out))) if out[i].head and (out[i].plural or not one))
         owner = next((i for i in named if out[i].head not in _COLOUR_NOUNS), None)
-        if owner is None or out[owner].sentence != phrase.sentence:
+        if owner is None or (out[owner].sentence != phrase.sentence and not one):
             out.append(phrase)
             continue
         out[owner] = _coloured(out[owner], phrase)
         apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
         for i in range(owner):
-            if apart and out[i].head and out[i].sentence == phrase.sentence:
+            of_it = phrase.start > 0 and tokens[phrase.start - 1] in grammar.of
+            joined = of_it and "," not in tokens[out[i].end : phrase.start]
+            if (apart or joined) and out[i].head and out[i].sentence == phrase.sentence:
                 out[i] = _hinted(out[i], phrase)
             if out[owner].owned and out[i].head and out[i].sentence == phrase.sentence:
                 out[i] = _coloured(out[i], phrase)

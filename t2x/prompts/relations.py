@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from t2x.prompts import chinese
@@ -181,10 +181,7 @@ class _Reader:
             things = [*before[:2], *after]
         if not things:
             return
-        if inverse and base == "between":
-            for one in to:
-                yield Relation(base, tuple(things), (one,))
-        elif inverse:
+        if inverse:
             yield Relation(base, tuple(to), tuple(things), soft=how == "soft" or base == "hold")
         else:
             yield Relation(base, tuple(things), tuple(to), every=base == "between")
@@ -391,17 +388,14 @@ def _merely_listed(wanted: Relation, told: Text, grammar: Grammar) -> bool:
 
 def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) -> bool:
     """ "A dog, on its left one cat, on its right another"; "cats on either side of a dog"."""
+    if any(r.name == "between" and _fits(replace(wanted, every=False), r, grammar) for r in have):
+        return True
     sides = [
         r
         for r in have
-        if r.name in ("left", "right", "between")
-        and r.to
-        and (
-            (_any_match(wanted.things, r.to, grammar) and _any_match(wanted.to, r.things, grammar))
-            or _fits(Relation("", wanted.things, wanted.to), r, grammar)
-        )
+        if r.name in ("left", "right") and r.to and _fits_turned(wanted, r, grammar)
     ]
-    return len({r.name for r in sides}) > 1 or any(r.name == "between" for r in sides)
+    return len({r.name for r in sides}) > 1
 
 
 def _sides_of(things: Sequence[Phrase], have: Sequence[Relation], grammar: Grammar) -> set[str]:

@@ -99,7 +99,7 @@ IRREGULAR_PLURALS = {
 
 # Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red wine-red fire-engine-red reddish redhead red-haired vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
+    "red": "red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red wine-red fire-engine-red reddish redhead vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
     " cardinal garnet rust auburn russet brick claret oxblood",
     "orange": "orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
     " vermilion terracotta",
