@@ -131,6 +131,8 @@ def _kept(
     ]
     if len(singles) == wanted[0] > 1:
         return True
+    if same and not numbers and _sum_after_colon(told) == wanted[0]:
+        return True
     if any(_is_apposed(p, same, told) for p in told.phrases if p.number == wanted):
         return True
     if (
@@ -148,6 +150,16 @@ def _kept(
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
+
+
+def _sum_after_colon(told: Text) -> float:
+    """Sum of the numbers after a colon: "wolves: two old ones and two cubs"."""
+    if ":" not in told.tokens:
+        return 0.0
+    start = told.tokens.index(":")
+    stop = next((i for i in range(start, len(told.tokens)) if told.tokens[i] in ".;"), 10**6)
+    inside = (p.number for p in told.phrases if start < p.start < stop and p.kind != "part")
+    return sum(n[0] for n in inside if n is not None)
 
 
 def _is_apposed(counted: Phrase, same: Sequence[Phrase], told: Text) -> bool:

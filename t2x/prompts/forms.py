@@ -147,6 +147,8 @@ def noun_of(word: str) -> str:
     word = word.replace("\u2019", "'").removesuffix("'s").removesuffix("'")
     if word in IRREGULAR_PLURALS:
         return IRREGULAR_PLURALS[word]
+    if word.endswith(("shelves", "wolves", "leaves", "loaves", "calves", "thieves")):
+        return f"{word[:-3]}f"
     if word in ("shoes", "toes"):
         return word[:-1]
     if word in _NO_PLURALS or word.endswith(("ss", "us", "is")) or len(word) <= _SHORTEST_STEM:

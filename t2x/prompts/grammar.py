@@ -58,7 +58,8 @@ _RELATIONS = (
     ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "between"),
-    ("(?:on|at) (?:either|both) sides? of|flanking", "<between"),
+    ("(?:on|at) (?:either|both) sides? of|flanking"
+     "|(?:to|on|at) (?:the )?left and (?:(?:to|on) )?(?:the )?right(?: sides?)? of", "<between"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?left{_SIDE} of|left of", "left"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of|right of", "right"),
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?left(?: side)?", "left it"),
@@ -138,7 +139,7 @@ _NOUNS_LIKE_ADJECTIVES = words(
     """
 )
 _ADJECTIVE_ENDING = re.compile(
-    r"(?:[bcdfghklmnprstvwz]y|ful|ous|ish|al|ive|ic|able|ible|less|ed|ing|ant)$"
+    r"(?:[bcdfghklmnprstvwz]y|ful|ous|ish|al|ive|ic|able|ible|less|ed|ing|ant|[^aeiou]est)$"
 )
 
 

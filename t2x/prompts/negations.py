@@ -49,7 +49,7 @@ _FREE = re.compile(
 _AFTER = re.compile(
     r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing|omitted"
     r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)|out of (?:frame"
-    r"|sight|view)|unseen|invisible|cropped out|(?:long )?gone|left behind|left at home|laid aside|(?:put|set|cast) aside|discarded|(?:tucked|packed|locked) away|nowhere to be (?:seen|found)|switched off|turned off"
+    r"|sight|view)|unseen|invisible|cropped out|(?:long )?gone|left behind|left at home|laid aside|(?:put|set|cast) aside|discarded|(?:tucked|packed|locked) away|off(?= *(?:[,.;]|$))|nowhere to be (?:seen|found)|switched off|turned off"
     r"|taken away|stripped away|hidden)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
 )
 _NOT_LESS = words(

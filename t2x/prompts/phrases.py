@@ -14,7 +14,7 @@ from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
 from t2x.prompts.numerals import in_digits
 from t2x.prompts.spelling import is_word
-from t2x.prompts.synonyms import PARTS
+from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
 from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS
 
 __all__ = ["Phrase", "Text", "colour_of", "read"]
@@ -303,8 +303,7 @@ class _Chunker:
     def _step(self, at: int, token: str) -> None:
         g = self.g
         if token in g.conjunctions and self.run and self._only_modifiers() and self._continues(at):
-            told = self.kind == "bare" and self.run[0] and self.tokens[self.run[0] - 1] in g.of
-            if not (told and token == ","):  # "a flame of violet, black background"
+            if token != "," or not self._is_predicate():
                 return
         value = self._value(token)
         if token in ("one", "ones") and self.run and self.kind != "bare":
@@ -332,7 +331,9 @@ class _Chunker:
 
     def _stand_in(self, at: int) -> None:
         """ "A green door and a blue one": the one is a door."""
-        last = next((p for p in reversed(self.found) if p.head and p.kind != "part"), None)
+        named = [p for p in reversed(self.found) if p.head and p.kind != "part"]
+        counted = [p for p in named if p.plural and p.number and p.sentence == self.sentence]
+        last = (counted or named or [None])[0]
         words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
         number = (1.0, 1.0) if self.tokens[at] == "one" else None
         self._reset()
@@ -385,6 +386,14 @@ class _Chunker:
         return bool(colour_of(after, self.g)) or (
             self.g.name == "en" and is_english_adjective(after)
         )
+
+    def _is_predicate(self) -> bool:
+        """Whether the open run tells of what stands before it: "a flame of violet", "her eyes a
+        startling violet".
+        """
+        if self.kind == "bare":
+            return self.run[0] > 0 and self.tokens[self.run[0] - 1] in self.g.of
+        return bool(self.found) and self.found[-1].end == self.begun
 
     def _only_modifiers(self) -> bool:
         words = [self.tokens[i] for i in self.run]
@@ -497,6 +506,8 @@ class _Chunker:
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
         before = self.tokens[self.run[0] - 1] if self.run[0] else ""
         linked = before in ("of", "<in", "all", "painted", "dyed", "glazed", "lacquered")
+        if before in ("of", "painted") and len(words) > 1 and colour_of(words[-2], self.g) and _is_deed(words[-1]):
+            words = words[:-1]  # "a flag of scarlet snaps in the wind"
         soft = words[-1] in SOFT_COLOURS and not linked
         hard = bool(colour_of(words[-1], self.g)) and not soft
         return (hard and len(words) < 4) or (
@@ -520,6 +531,11 @@ class _Chunker:
 
     def _is_plural(self, word: str) -> bool:
         return is_plural(word) if self.g.name == "en" else False
+
+
+def _is_deed(word: str) -> bool:
+    """Whether a word in -s is rather a verb than a plural: no table knows its noun."""
+    return word.endswith("s") and not is_known(noun_of(word))
 
 
 def _without_ed(word: str) -> str:
@@ -558,9 +574,9 @@ def _with_predicates(
         out[owner] = _coloured(out[owner], phrase)
         apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
         for i in range(owner):
-            of_it = phrase.start > 0 and tokens[phrase.start - 1] in grammar.of
-            joined = of_it and "," not in tokens[out[i].end : phrase.start]
-            if (apart or joined) and out[i].head and out[i].sentence == phrase.sentence:
+            joined = apart or "," not in tokens[out[i].end : phrase.start]
+            free = not any(word[0] != "~" for word, _ in out[i].colours)
+            if joined and free and out[i].head and out[i].sentence == phrase.sentence:
                 out[i] = _hinted(out[i], phrase)
             if out[owner].owned and out[i].head and out[i].sentence == phrase.sentence:
                 out[i] = _coloured(out[i], phrase)
@@ -582,11 +598,12 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
     out = list(found)
     shared: set[int] = set()
     for i, phrase in enumerate(found):
-        if not phrase.colours or phrase.head not in PARTS | {"wall", "facade"}:
-            continue
         link = tokens[phrase.start - 1] if phrase.start else ""
+        made_of = link in grammar.of or (link == "<in" and phrase.head in MATERIALS)
+        if not phrase.colours or not (phrase.head in PARTS | {"wall", "facade"} or made_of):
+            continue
         goes_on = link in grammar.conjunctions and i - 1 in shared
-        if not (phrase.owned or link in _OWNING or goes_on):
+        if not (phrase.owned or made_of or link in _OWNING or goes_on):
             continue
         shared.add(i)
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]

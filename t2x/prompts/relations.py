@@ -217,6 +217,8 @@ class _Reader:
         if nearest is None or nearest.start - at > 2:
             return None
         between = self.tokens[at + 1 : nearest.start]
+        if any(t in self.text.grammar.verbs for t in between):  # "within stands a rocket"
+            return None
         return None if any(not t.isalnum() or t[0] in "<@" for t in between) else nearest
 
     def _targets(self, target: Phrase, base: str) -> list[Phrase]:

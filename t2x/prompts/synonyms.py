@@ -15,6 +15,7 @@ __all__ = [
     "ABSENCES",
     "CLOTHES",
     "GENERIC",
+    "MATERIALS",
     "NO_PLACES",
     "PARTS",
     "SETTINGS",
@@ -273,6 +274,14 @@ PARTS = words(
     body exterior finish hull plumage hair scale shell peel rind facade cloth canopy panel
     paintwork hue colour color tone shade bodywork leather silk velvet wool linen cotton
     material texture strand lock curl glaze stripe wing sail
+    """
+)
+# What a thing is made of or seen as: "a sofa in green velvet", "hills in black silhouette".
+MATERIALS = words(
+    """
+    silhouette outline shape ink paint lacquer enamel glaze gloss velvet silk satin leather cotton
+    wool fur denim linen plush suede porcelain glass steel marble wood metal brick stone paper
+    plastic lace tweed corduroy chrome clay ceramic granite chalk crayon neon light
     """
 )
 # Names that stand for any thing: a number told of them may count whatever the prompt counts.
