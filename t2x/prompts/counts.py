@@ -12,27 +12,17 @@ from t2x.prompts.languages import grammar_name
 from t2x.prompts.negations import affirmed
 from t2x.prompts.phrases import Phrase, Text, read
 from t2x.prompts.synonyms import GENERIC, is_known, share_group
+from t2x.prompts.words import words
 
 __all__ = ["lost_counts"]
 
-_RELATED = frozenset(
-    [
-        "friend",
-        "lover",
-        "wife",
-        "husband",
-        "brother",
-        "sister",
-        "mother",
-        "father",
-        "son",
-        "daughter",
-        "partner",
-        "twin",
-    ]
+_RELATED = words(
+    """
+    friend lover wife husband brother sister mother father son daughter partner twin
+    """
 )
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
-_SECONDS = frozenset(["other", "another", "second", "twin", "companion", "partner", "mate"])
+_SECONDS = words("other another second twin companion partner mate")
 
 
 def lost_counts(original: str, rewrite: str) -> list[str]:
@@ -163,9 +153,11 @@ def _sum_after_colon(told: Text) -> float:
 
 
 def _is_apposed(counted: Phrase, same: Sequence[Phrase], told: Text) -> bool:
-    """"Seven bearded miners, dwarfs with lanterns": the number is told of another name of them."""
+    """ "Seven bearded miners, dwarfs with lanterns": the number is told of another name of them."""
     return any(
-        p.plural and p.number is None and p.kind == "bare"
+        p.plural
+        and p.number is None
+        and p.kind == "bare"
         and list(told.tokens[counted.end : p.start]) == [","]
         for p in same
     )

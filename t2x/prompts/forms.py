@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from t2x.prompts.synonyms import share_group
-from t2x.prompts.words import IRREGULAR_PLURALS, STOP_WORDS
+from t2x.prompts.words import IRREGULAR_PLURALS, STOP_WORDS, words
 
 __all__ = ["alike", "content_words", "is_plural", "letters", "noun_of", "stem"]
 
@@ -24,88 +24,15 @@ _ENDINGS = (
 )
 _PLURALS = re.compile(r"(ies|sses|ches|shes|xes|zes|oes|s)$")
 _SINGULAR = {"ies": "y", "sses": "ss", "ches": "ch", "shes": "sh", "xes": "x", "zes": "z"}
-_NO_PLURALS = frozenset(
-    [
-        "glasses",
-        "jeans",
-        "trousers",
-        "pants",
-        "shorts",
-        "scissors",
-        "clothes",
-        "series",
-        "species",
-        "news",
-        "lens",
-        "bus",
-        "gas",
-        "canvas",
-        "grass",
-        "glass",
-        "dress",
-        "cross",
-        "moss",
-        "boss",
-        "christmas",
-        "compass",
-        "atlas",
-        "iris",
-        "pizza",
-        "oasis",
-        "tennis",
-        "chess",
-        "harness",
-        "princess",
-        "actress",
-        "waitress",
-        "walrus",
-        "cactus",
-        "octopus",
-        "fungus",
-        "circus",
-        "campus",
-        "virus",
-        "bonus",
-        "lotus",
-        "hummus",
-        "citrus",
-        "platypus",
-        "hippopotamus",
-        "asparagus",
-        "crocus",
-        "its",
-        "this",
-        "was",
-        "has",
-        "is",
-        "as",
-        "us",
-        "yes",
-        "always",
-        "perhaps",
-        "thus",
-        "tropics",
-        "ethos",
-        "chaos",
-        "cosmos",
-        "brass",
-        "mattress",
-        "fortress",
-        "wilderness",
-        "business",
-        "darkness",
-        "happiness",
-        "sickness",
-        "abyss",
-        "mass",
-        "pass",
-        "class",
-        "kiss",
-        "loss",
-        "across",
-        "toes",
-        "shoes",
-    ]
+_NO_PLURALS = words(
+    """
+    glasses jeans trousers pants shorts scissors clothes series species news lens bus gas
+    canvas grass glass dress cross moss boss christmas compass atlas iris pizza oasis tennis
+    chess harness princess actress waitress walrus cactus octopus fungus circus campus virus
+    bonus lotus hummus citrus platypus hippopotamus asparagus crocus its this was has is as us
+    yes always perhaps thus tropics ethos chaos cosmos brass mattress fortress wilderness
+    business darkness happiness sickness abyss mass pass class kiss loss across toes shoes
+    """
 )
 
 

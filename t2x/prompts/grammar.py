@@ -61,12 +61,16 @@ _RELATIONS = (
     ("(?:on|at) (?:either|both) sides? of|flanking"
      "|(?:to|on|at) (?:the )?left and (?:(?:to|on) )?(?:the )?right(?: sides?)? of", "<between"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?left{_SIDE} of|left of", "left"),
-    (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of|right of", "right"),
+    (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of"
+     rf"|right of", "right"),
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?left(?: side)?", "left it"),
     ("(?:to|on|at) (?:its|his|her|their) (?:own )?right(?: side)?", "right it"),
-    (rf"{_IN_THE}left{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )left:|^left:|leftmost", "@left"),
-    (rf"{_IN_THE}right{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))|(?<=\. )right:|^right:|rightmost", "@right"),
-    ("tops|crowns|caps|topping|crowning|capping|mounted on|on (?:the )?top of|on the surface of|perched atop|atop|on top|astride", "on"),
+    (rf"{_IN_THE}left{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))"
+     rf"|(?<=\. )left:|^left:|leftmost", "@left"),
+    (rf"{_IN_THE}right{_SIDE}(?! (?:wing|foot|leg|eye|arm|paw|ear|wall|bank))"
+     rf"|(?<=\. )right:|^right:|rightmost", "@right"),
+    ("tops|crowns|caps|topping|crowning|capping|mounted on|on (?:the )?top of"
+     "|on the surface of|perched atop|atop|on top|astride", "on"),
     (rf"{_IN_THE}(?:back ?ground|distance|rear|back)(?! of)", "@behind"),
     (rf"{_IN_THE}(?:fore ?ground|front)(?! of)", "@front"),
     ("against (?:the|a) backdrop of|with (?:the|a) backdrop of", "front"),
@@ -75,18 +79,25 @@ _RELATIONS = (
     ("overhead(?! of)|up above", "above it"),
     ("underfoot", "below it"),
     ("face to face|eye to eye|nose to nose|toe to toe", "facing each"),
-    ("(?:directly |right |just )?(?:in front of|ahead of|before(?= (?:it|them|him|her|a|an|the)\\b))", "front"),
-    ("(?:at|in) (?:its|their) (?:very )?(?:centre|center|heart|middle)|in (?:its|their) midst", "in it"),
+    ("(?:directly |right |just )?(?:in front of|ahead of|before(?= (?:it|them|him|her"
+     "|a|an|the)\\b))", "front"),
+    ("(?:at|in) (?:its|their) (?:very )?(?:centre|center|heart|middle)|in (?:its"
+     "|their) midst", "in it"),
     ("at (?:its|their) (?:foot|feet|base|bottom)", "below it"),
     ("(?:at|by) (?:its|their|his|her) side", "near it"),
     ("on (?:its|their|his|her) (?:top|back|surface)", "on it"),
-    ("wearing|wears|dressed in|clad in|in (?:his|her) (?=\\w+ ?(?:hat|cap|coat|dress|suit))", "<on soft"),
-    ("(?:directly |right |just )?(?:in back of|(?:at|to|towards?) the (?:back|rear) of|in the shadow of|behind)", "behind"),
-    ("(?:in|through) the (?:gap|space|middle|narrow gap) between|in between|sandwiched between|wedged between|between|betwixt", "between"),
-    ("(?:in|into|at|to|from) the (?:very )?(?:middle|centre|center|midst|heart|depths|inside|interior) of", "in"),
+    ("wearing|wears|dressed in|clad in|in (?:his|her) (?=\\w+ ?(?:hat|cap|coat|dress"
+     "|suit))", "<on soft"),
+    ("(?:directly |right |just )?(?:in back of|(?:at|to|towards?) the (?:back|rear) of"
+     "|in the shadow of|behind)", "behind"),
+    ("(?:in|through) the (?:gap|space|middle|narrow gap) between|in between"
+     "|sandwiched between|wedged between|between|betwixt", "between"),
+    ("(?:in|into|at|to|from) the (?:very )?(?:middle|centre|center|midst|heart|depths"
+     "|inside|interior) of", "in"),
     ("next to|beside|besides|alongside(?: of)?|adjacent to|close to|near(?: to)?|at the side of"
      "|by the side of|side by side with|neighbou?ring|together with|right by|just off|hard by", "near"),
-    ("side by side|next to (?:each other|one another)|beside (?:each other|one another)|nearby|shoulder to shoulder", "near each"),
+    ("side by side|next to (?:each other|one another)|beside (?:each other"
+     "|one another)|nearby|shoulder to shoulder", "near each"),
     ("underneath|beneath|below|under|at the (?:foot|base|bottom) of", "below"),
     ("(?:high |directly |right |just )?above|overhead of|higher than", "above"),
     ("over(?! the years)", "over"),
@@ -113,7 +124,8 @@ _ADJECTIVES = words(
     happy sad angry sleepy tired playful curious gentle fierce noble royal sleek sturdy delicate
     intricate detailed ornate polished worn weathered faded blooming burning glowing floating
     flying standing sitting sleeping running traditional medieval victorian futuristic urban rural
-    close far apart northern southern late early main central left right upper lower distant nearby matching
+    close far apart northern southern late early main central left right upper lower distant nearby
+    matching
     identical different various separate similar other several few many more most real fake
     brightly softly fully freshly neatly beautifully newly gently red-hot slender graceful
     mighty steaming sparkling towering winding misty foggy sunny rainy snowy stormy windy cloudy
@@ -190,8 +202,10 @@ ENGLISH = Grammar(
         stacked left seen made set built lit strung hung bound drawn worn torn broken frozen
         hidden woven spun flung caught kept shown spread stuck swept thrown tied wound bent buried
         surround surrounds pulls pull pushes push flank flanks shine glow sprawls dangles dangle
-        home crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer shimmers sparkle
-        sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars barks climbs climb wades bows kicks bites leaps
+        home crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer
+        shimmers sparkle
+        sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars
+        barks climbs climb wades bows kicks bites leaps
         """
     ),
     numbers=NUMBER_WORDS,

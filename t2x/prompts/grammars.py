@@ -57,8 +57,10 @@ _SPANISH_COLOURS = {
     "beige": "beige crema",
 }
 _GERMAN_RELATIONS = (
-    ("links neben|links von|zur linken (?:seite )?(?:von|des|der)|auf der linken seite (?:von|des|der|eines|einer)", "left"),
-    ("rechts neben|rechts von|zur rechten (?:seite )?(?:von|des|der)|auf der rechten seite (?:von|des|der|eines|einer)", "right"),
+    ("links neben|links von|zur linken (?:seite )?(?:von|des|der)"
+     "|auf der linken seite (?:von|des|der|eines|einer)", "left"),
+    ("rechts neben|rechts von|zur rechten (?:seite )?(?:von|des|der)"
+     "|auf der rechten seite (?:von|des|der|eines|einer)", "right"),
     ("auf der linken seite|links", "@left"),
     ("auf der rechten seite|rechts", "@right"),
     ("im hintergrund", "@behind"),

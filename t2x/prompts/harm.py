@@ -26,7 +26,8 @@ _PATTERNS = {
     ),
     "self-harm": r"suicid\w*|self-harm\w*|cutting (?:her|his|their)sel\w+|hang(?:s|ing) (?:him|her)self|noose|自杀|自残",
     "hate": (
-        r"swastikas?|nazis?|hakenkreuz\w*|kkk|ku klux klan|white power|racial slur|blackface|isis flag"
+        r"swastikas?|nazis?|hakenkreuz\w*|kkk|ku klux klan|white power|racial slur|blackface"
+        r"|isis flag"
         r"|ethnic cleansing|genocide|纳粹"
     ),
     "weapons": (

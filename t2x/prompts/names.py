@@ -23,7 +23,10 @@ from t2x.prompts.words import COLOUR_FAMILIES, NUMBER_WORDS, STOP_WORDS, words
 __all__ = ["lost_names", "names"]
 
 _WORD = r"(?:[A-Z\u00c0-\u00de][\w\u2019']*(?:[-&.][A-Z\u00c0-\u00de0-9][\w']*)*\.?|[a-z]+[A-Z]\w*|[A-Z]+\d[\w-]*)"
-_INNER = r"(?:of(?: the)?|the|de la|de las|de los|del?|da|di|dos|van der|van den|van|von der|von|le|la|el|al|bin|&|und|y)"
+_INNER = (
+    r"(?:of(?: the)?|the|de la|de las|de los|del?|da|di|dos|van der|van den|van|von der|von"
+    r"|le|la|el|al|bin|&|und|y)"
+)
 _NAME = re.compile(
     rf"(?<![\w'\u2019-]){_WORD}(?:[ -](?:{_INNER} )?(?:{_WORD}|\d{{1,4}}(?!\w)))*(?!\w)"
 )
@@ -34,7 +37,8 @@ _ABBREVIATIONS = {
     "dc": "washington", "bros": "brothers", "ft": "fort", "jfk": "kennedy",
 }  # fmt: skip
 _TITLES = words(
-    "mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor mister professor captain general emperor empress the a an"
+    "mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor"
+    " mister professor captain general emperor empress the a an"
 )
 _GENERIC = words(
     """
@@ -68,20 +72,33 @@ _FAMOUS = words(
     lisbon moscow kyoto osaka beijing shanghai seoul mumbai delhi cairo istanbul athens dublin
     edinburgh chicago boston seattle miami hollywood manhattan brooklyn broadway vegas sydney
     melbourne toronto vancouver rio havana dubai singapore bangkok hamburg munich cologne zurich
-    geneva brussels phoenix georgia jordan cambridge oxford florence nice salzburg dresden leipzig marrakech casablanca jerusalem petra giza lisbon porto seville granada toledo naples pisa siena verona sicily tuscany provence bavaria alps andes himalayas patagonia bali phuket mykonos capri cuba jamaica nepal tibet vietnam thailand cambodia peru chile argentina ireland portugal belgium netherlands denmark poland austria hungary croatia ukraine israel iran iraq syria ethiopia nigeria ghana senegal madagascar philippines indonesia malaysia taiwan mongolia stockholm oslo copenhagen helsinki budapest warsaw krakow santorini hawaii
+    geneva brussels phoenix georgia jordan cambridge oxford florence nice salzburg dresden leipzig
+    marrakech casablanca jerusalem petra giza lisbon porto seville granada toledo naples pisa siena
+    verona sicily tuscany provence bavaria alps andes himalayas patagonia bali phuket mykonos capri
+    cuba jamaica nepal tibet vietnam thailand cambodia peru chile argentina ireland portugal belgium
+    netherlands denmark poland austria hungary croatia ukraine israel iran iraq syria ethiopia
+    nigeria ghana senegal madagascar philippines indonesia malaysia taiwan mongolia stockholm oslo
+    copenhagen helsinki budapest warsaw krakow santorini hawaii
     california texas florida alaska france germany italy spain england scotland ireland wales japan
     china korea india brazil mexico canada australia egypt greece turkey russia norway sweden
     iceland finland switzerland austria morocco kenya africa europe asia america antarctica everest
     fuji kilimanjaro vesuvius sahara amazon nile thames seine stonehenge colosseum parthenon kremlin
     versailles alhambra nike adidas ferrari porsche lamborghini tesla bmw mercedes audi toyota honda
     volkswagen ford chevrolet harley vespa lego nasa ikea starbucks mcdonald's google apple-inc
-    coca-cola pepsi rolex gucci chanel disney pixar marvel dracula frankenstein pegasus atlantis rapunzel cinderella tarzan zorro icarus narcissus hercules achilles apollo athena loki tintin asterix popeye pinocchio aladdin gulliver hamlet ophelia macbeth quixote chewbacca darwin galileo socrates plato aristotle newton darwin chopin vivaldi debussy cezanne matisse renoir degas klimt munch rothko pollock basquiat botticelli caravaggio goya velazquez hiroshige kandinsky chagall magritte escher bosch bruegel gaudi hitchcock kubrick spielberg chaplin zeus medusa poseidon odin anubis buddha
+    coca-cola pepsi rolex gucci chanel disney pixar marvel dracula frankenstein pegasus atlantis
+    rapunzel cinderella tarzan zorro icarus narcissus hercules achilles apollo athena loki tintin
+    asterix popeye pinocchio aladdin gulliver hamlet ophelia macbeth quixote chewbacca darwin
+    galileo socrates plato aristotle newton darwin chopin vivaldi debussy cezanne matisse renoir
+    degas klimt munch rothko pollock basquiat botticelli caravaggio goya velazquez hiroshige
+    kandinsky chagall magritte escher bosch bruegel gaudi hitchcock kubrick spielberg chaplin zeus
+    medusa poseidon odin anubis buddha
     goethe schiller bismarck luther kant nietzsche freud merkel schneewittchen koln munchen wien
     frankfurt stuttgart dusseldorf nurnberg bremen hannover basel bern innsbruck heidelberg
     neuschwanstein matterhorn zugspitze rhein elbe donau bodensee ostsee nordsee schwarzwald alpen
     cervantes quijote lorca colon sevilla cordoba malaga valencia bilbao cuzco bogota lima santiago
     frida gaudi washington houston austin dallas denver virginia victoria lincoln
-    mercury nefertiti cleopatra tutankhamun andersen grimm danube jesus mars jupiter saturn venus neptune pluto
+    mercury nefertiti cleopatra tutankhamun andersen grimm danube jesus mars jupiter saturn venus
+    neptune pluto
     """
 )
 _TOWNS = words(
@@ -106,7 +123,8 @@ _FAMOUS_PHRASES = re.compile(
     r" kitty|lara croft|king kong|moby dick|don quixote|peter rabbit|winnie the pooh|captain"
     r" america|iron man|wonder woman|optimus prime|king arthur|statue of liberty|eiffel tower|big"
     r" ben|taj mahal|machu picchu|golden gate(?: bridge)?|brooklyn bridge|times square|central park"
-    r"|empire state building|mount (?:fuji|everest|rushmore|rainier|etna)|notre dame|sagrada familia"
+    r"|empire state building|mount (?:fuji|everest|rushmore|rainier|etna)|notre dame"
+    r"|sagrada familia"
     r"|great wall(?: of china)?|niagara falls|grand canyon|loch ness|tower bridge|hagia sophia"
     r"|burj khalifa|stone ?henge|easter island|new york(?: city)?|los angeles|san francisco|las"
     r" vegas|hong kong|rio de janeiro|buenos aires|cape town|mexico city|new orleans|new zealand"
@@ -266,7 +284,8 @@ _DROPPABLE = words(
     "city river mountain mountains island islands ocean sea desert lake mount volcano"
 )
 _WHOLE = words(
-    "new north south east west san santa saint los las el la rio costa puerto hong sri port fort cape"
+    "new north south east west san santa saint los las el la rio costa puerto hong sri port fort"
+    " cape"
     " united great upper lower old little big super star red black white blue green golden"
 )
 _NUMERAL = re.compile(r"[IVX]+")
@@ -351,25 +370,7 @@ def _is_adjective_of(word: str, part: str) -> bool:
     return same >= max(3, len(part) - 2) and word[same:] in _ENDINGS
 
 
-_ENDINGS = frozenset(
-    [
-        "ese",
-        "ish",
-        "ian",
-        "ean",
-        "an",
-        "n",
-        "ic",
-        "i",
-        "er",
-        "ien",
-        "esque",
-        "iana",
-        "ns",
-        "ians",
-        "ans",
-    ]
-)
+_ENDINGS = words("ese ish ian ean an n ic i er ien esque iana ns ians ans")
 _ADJECTIVES = {
     "france": "french", "spain": "spanish", "greece": "greek", "wales": "welsh",
     "netherlands": "dutch", "england": "english", "scotland": "scottish", "ireland": "irish",

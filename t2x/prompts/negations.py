@@ -27,13 +27,17 @@ __all__ = [
 ]
 
 _FILLERS = (
-    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|its|his|her|their|single"
-    r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|wearing|holding|carrying|showing|having|containing|featuring|bearing|both|either|all"
+    r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|its"
+    r"|his|her|their|single"
+    r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|wearing|holding"
+    r"|carrying|showing|having|containing|featuring|bearing|both|either|all"
     r"|even)\s+)*"
 )
 _NO = (
-    r"(?<![\w-])(?:no|nary|zero|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans|(?:free|devoid"
-    r"|empty|bereft|clear|absent|void|stripped|bare|shorn|robbed|rid|cleared|emptied|drained|scrubbed"
+    r"(?<![\w-])(?:no|nary|zero|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans"
+    r"|(?:free|devoid"
+    r"|empty|bereft|clear|absent|void|stripped|bare|shorn|robbed|rid|cleared|emptied|drained"
+    r"|scrubbed"
     r"|relieved|swept (?:clean|clear)|short) of|free from|lacking|lacks|lack of|absence of"
     r"|absent|lost (?:all )?(?:its|his|her|their)|un\w+ by|not so much as|never a|hold the|skip the"
     r"|instead of|rather than|avoid(?:s|ing)?|exclud(?:e|es|ing)|omit(?:s|ting)?|missing"
@@ -41,28 +45,37 @@ _NO = (
 )
 _NEGATION = re.compile(rf"{_NO}(?P<words>[\w'-]+(?:\s+[\w'-]+){{0,3}})")
 _MORE = re.compile(
-    r"\s*,?\s*(?P<link>or|nor|and|,)\s+(?:(?:any|a|an|the|no|other|of|even)\s+)*(?P<words>[\w'-]+(?:\s+[\w'-]+){0,2})"
+    r"\s*,?\s*(?P<link>or|nor|and|,)\s+(?:(?:any|a|an|the|no|other|of"
+    r"|even)\s+)*(?P<words>[\w'-]+(?:\s+[\w'-]+){0,2})"
 )
 _FREE = re.compile(
-    r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])|(?<![\w-])(?P<none>nobody|no[- ]one)(?!\w)"
+    r"(?<![\w-])(?P<words>[^\W\d_]+)(?:-free|-less|less)(?![\w-])|(?<![\w-])(?P<none>nobody"
+    r"|no[- ]one)(?!\w)"
 )
 _AFTER = re.compile(
-    r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing|omitted"
-    r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)|out of (?:frame"
-    r"|sight|view)|unseen|invisible|cropped out|(?:long )?gone|left behind|left at home|laid aside|(?:put|set|cast) aside|discarded|(?:tucked|packed|locked) away|off(?= *(?:[,.;]|$))|nowhere to be (?:seen|found)|switched off|turned off"
+    r"(?<![\w-])(?P<words>[^\W\d_]+) (?:(?:is|are|was|were|being) )?(?:absent|nowhere|missing"
+    r"|omitted"
+    r"|excluded|removed|left out|not (?:visible|shown|seen|in sight|in view|in frame)"
+    r"|out of (?:frame"
+    r"|sight|view)|unseen|invisible|cropped out|(?:long )?gone|left behind|left at home"
+    r"|laid aside|(?:put|set|cast) aside|discarded|(?:tucked|packed|locked) away|off(?= *(?:[,.;]"
+    r"|$))|nowhere to be (?:seen|found)|switched off|turned off"
     r"|taken away|stripped away|hidden)(?! (?:from )?(?:a|an|the|its|his|her|their)\b)"
 )
 _NOT_LESS = words(
     """
-    seam end time flaw price fear help use rest effort count care ruth wire stain bound relent regard
+    seam end time flaw price fear help use rest effort count care ruth wire stain bound relent
+    regard
     un b nevertheless name age tire breath match worth need hope reck motion speech home law bot
     guile tact taste thought sense value limit ceaseless bess
     """
 )
 # Negations in form that ask for what follows: "not only", "can't wait to see", "why not".
 _NO_NEGATION = re.compile(
-    rf"{_NO}(?:only|one but|just|much|many|more|less|fewer|longer|least|matter|sure|problem|doubt|wait"
-    r"|forget|omit|miss|skip|exclude|overlook|ignore|worry|get enough|go wrong|without|lacking|devoid"
+    rf"{_NO}(?:only|one but|just|much|many|more|less|fewer|longer|least|matter|sure|problem|doubt"
+    rf"|wait"
+    r"|forget|omit|miss|skip|exclude|overlook|ignore|worry|get enough|go wrong|without|lacking"
+    r"|devoid"
     r"|unlike|leave(?:\s+out)?|(?:help|resist)(?:\s+\w+ing)?)(?!\w)"
     r"|(?<!\w)why (?:not|don['\u2019]t)(?!\w)|(?<!\w)nothing (?:but|except)(?!\w)"
     # "wouldn't a cat be nice", but not "it wouldn't be a cat"
@@ -72,11 +85,14 @@ _FOREIGN = {
     "de": re.compile(
         r"(?<!\w)(?:ohne|kein(?:e[nmrs]?)?|nicht|niemals|weder|noch|frei von|keinerlei|statt)\s+"
         r"(?:(?:ein|eine|einen|einem|einer|jegliche|jeden|irgendwelche|zu|sehen|im|in)\s+)*"
-        r"(?P<words>[\w-]+(?:\s+(?:oder|noch|und)\s+[\w-]+)*)|(?<!\w)(?P<free>\w{3,})(?:los|frei)(?:e[nmrs]?)?(?!\w)"
+        r"(?P<words>[\w-]+(?:\s+(?:oder|noch|und)\s+[\w-]+)*)|(?<!\w)(?P<free>\w{3,})(?:los"
+        r"|frei)(?:e[nmrs]?)?(?!\w)"
     ),
     "es": re.compile(
-        r"(?<!\w)(?:sin|ning[uú]n|ninguna|ni|nunca|libres? de|carentes? de|no hay|no tiene|no|ausencia de)\s+"
-        r"(?:(?:un|una|unos|unas|el|la|los|las|ning[uú]n|ninguna|hay|tiene|lleva|que|se|ven?|haya|de)\s+)*"
+        r"(?<!\w)(?:sin|ning[uú]n|ninguna|ni|nunca|libres? de|carentes? de|no hay|no tiene|no"
+        r"|ausencia de)\s+"
+        r"(?:(?:un|una|unos|unas|el|la|los|las|ning[uú]n|ninguna|hay|tiene|lleva|que|se|ven?|haya"
+        r"|de)\s+)*"
         r"(?P<words>[\w-]+(?:\s+(?:o|ni|y)\s+[\w-]+)*)"
     ),
     "zh": re.compile(r"(?:没有|不要|不含|不带|不包含|没|无|别画|避免|毫无|不见|看不到|看不见|未见|并无|绝无|空无|非)(?:任何|一个|一只|一丝|其他)?(?P<words>[^，。、；,.的\s]{1,6})"),
@@ -95,10 +111,14 @@ _FOREIGN_ABSENCES = {
 
 # Says of something that it is not there. With the thing itself not named, it may mean it.
 _ABSENT = re.compile(
-    r"(?<![\w-])(?:empty|emptied|bare|barren|deserted|abandoned|vacant|vacated|unoccupied|nothing|none"
-    r"|nobody|nowhere|only|solely|purely|nothing but|alone|gone|missing|absent|absence|lack|lacking|void"
-    r"|devoid|stripped|naked|plain|blank|untouched|unadorned|unbroken|shaved|shaven|shorn|bald|solitary"
-    r"|switched off|turned off|pitch-dark|forsaken|desolate|unpeopled|no one|not a (?:soul|single))(?![\w-])"
+    r"(?<![\w-])(?:empty|emptied|bare|barren|deserted|abandoned|vacant|vacated|unoccupied|nothing"
+    r"|none"
+    r"|nobody|nowhere|only|solely|purely|nothing but|alone|gone|missing|absent|absence|lack"
+    r"|lacking|void"
+    r"|devoid|stripped|naked|plain|blank|untouched|unadorned|unbroken|shaved|shaven|shorn|bald"
+    r"|solitary"
+    r"|switched off|turned off|pitch-dark|forsaken|desolate|unpeopled|no one|not a (?:soul"
+    r"|single))(?![\w-])"
 )
 _NOTHING = re.compile(r"(?<!\w)nothing(?! (?:but|except|else|more|like|other|less|short)\b)(?!\w)")
 

@@ -15,7 +15,7 @@ from t2x.prompts.grammar import Grammar, is_english_adjective
 from t2x.prompts.numerals import in_digits
 from t2x.prompts.spelling import is_word
 from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
-from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS
+from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS, words
 
 __all__ = ["Phrase", "Text", "colour_of", "read"]
 
@@ -32,164 +32,49 @@ _FIXED = re.compile(
     r"|lemon tree|coral reef|jade plant|peach tree|gold(?:en)? (?:coins?|fish|medal)|red cross"
     r"|yellow stone|greenland|blue ?bird|black ?bird|red ?wood|red carpet|brown sugar|black tie"
 )
-_PAIRED = frozenset(
-    [
-        "glasses",
-        "scissors",
-        "trousers",
-        "pants",
-        "jeans",
-        "shorts",
-        "binoculars",
-        "headphones",
-        "tongs",
-    ]
+_PAIRED = words(
+    """
+    glasses scissors trousers pants jeans shorts binoculars headphones tongs
+    """
 )
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
 _COLOUR_OF = re.compile(
-    r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? |the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
+    r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? "
+    r"|the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
 )
 _ONES_SIDE = re.compile(
-    r"(?:to|on|at) ((?:the|an?|its|his|her) [\w-]+)'s (?:far )?(left|right)(?: side| hand)?(?! (?:foot|leg|eye|arm|hand))"
+    r"(?:to|on|at) ((?:the|an?|its|his|her) [\w-]+)'s (?:far )?(left|right)(?: side"
+    r"| hand)?(?! (?:foot|leg|eye|arm|hand))"
 )
 _STOPS = frozenset(".;!?\n:")
 _COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
 # Things that a colour is named after: "forest green", "sky blue".
-_SHADE_NOUNS = frozenset(
-    [
-        "forest",
-        "sky",
-        "navy",
-        "snow",
-        "coal",
-        "ink",
-        "blood",
-        "midnight",
-        "ocean",
-        "sea",
-        "hunter",
-        "royal",
-        "baby",
-        "electric",
-        "burnt",
-        "jet",
-        "fire",
-        "ruby",
-        "cherry",
-        "wine",
-        "lime",
-        "lemon",
-        "apple",
-        "olive",
-        "mint",
-        "moss",
-        "steel",
-        "slate",
-        "ice",
-        "powder",
-        "rose",
-        "hot",
-        "neon",
-    ]
+_SHADE_NOUNS = words(
+    """
+    forest sky navy snow coal ink blood midnight ocean sea hunter royal baby electric burnt jet
+    fire ruby cherry wine lime lemon apple olive mint moss steel slate ice powder rose hot neon
+    """
 )
 # "A black-robed nun" is a nun in black.
-_WORN = frozenset(
-    [
-        "robe",
-        "clad",
-        "hair",
-        "fur",
-        "skin",
-        "feather",
-        "coat",
-        "paint",
-        "wall",
-        "cap",
-        "hat",
-        "dress",
-        "gown",
-        "suit",
-        "cloak",
-        "stripe",
-        "plumage",
-        "jacket",
-        "shirt",
-        "uniform",
-        "roof",
-        "petal",
-        "wing",
-        "scale",
-        "shell",
-        "top",
-        "bearded",
-        "beard",
-    ]
+_WORN = words(
+    """
+    robe clad hair fur skin feather coat paint wall cap hat dress gown suit cloak stripe
+    plumage jacket shirt uniform roof petal wing scale shell top bearded beard
+    """
 )
-_COLOUR_NOUNS = frozenset(["shade", "hue", "tone", "tint", "colour", "color"])
-_BUILDINGS = frozenset(
-    [
-        "house",
-        "building",
-        "cottage",
-        "barn",
-        "church",
-        "hut",
-        "cabin",
-        "castle",
-        "room",
-        "home",
-        "villa",
-        "tower",
-        "temple",
-        "shop",
-    ]
+_COLOUR_NOUNS = words("shade hue tone tint colour color")
+_BUILDINGS = words(
+    """
+    house building cottage barn church hut cabin castle room home villa tower temple shop
+    """
 )
-_POSTURES = frozenset(
-    [
-        "lies",
-        "stands",
-        "sits",
-        "hangs",
-        "rises",
-        "rests",
-        "floats",
-        "hovers",
-        "lie",
-        "stand",
-        "sit",
-        "hang",
-        "rest",
-        "float",
-        "rise",
-        "is",
-        "looms",
-        "sprawls",
-        "crouches",
-        "perches",
-        "towers",
-        "grows",
-        "stretches",
-        "flies",
-    ]
+_POSTURES = words(
+    """
+    lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is
+    looms sprawls crouches perches towers grows stretches flies
+    """
 )
-_OWNING = frozenset(
-    [
-        "with",
-        "of",
-        "in",
-        "its",
-        "whose",
-        "his",
-        "her",
-        "their",
-        "has",
-        "have",
-        "mit",
-        "von",
-        "de",
-        "con",
-    ]
-)
+_OWNING = words("with of in its whose his her their has have mit von de con")
 
 
 @dataclass(frozen=True)
@@ -506,7 +391,12 @@ class _Chunker:
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
         before = self.tokens[self.run[0] - 1] if self.run[0] else ""
         linked = before in ("of", "<in", "all", "painted", "dyed", "glazed", "lacquered")
-        if before in ("of", "painted") and len(words) > 1 and colour_of(words[-2], self.g) and _is_deed(words[-1]):
+        if (
+            before in ("of", "painted")
+            and len(words) > 1
+            and colour_of(words[-2], self.g)
+            and _is_deed(words[-1])
+        ):
             words = words[:-1]  # "a flag of scarlet snaps in the wind"
         soft = words[-1] in SOFT_COLOURS and not linked
         hard = bool(colour_of(words[-1], self.g)) and not soft

@@ -20,6 +20,7 @@ from t2x.prompts.languages import grammar_name
 from t2x.prompts.phrases import Phrase, Text, read
 from t2x.prompts.spelling import root
 from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS, is_known
+from t2x.prompts.words import words
 
 __all__ = ["Relation", "lost_relations", "relations"]
 
@@ -36,7 +37,7 @@ _DEED = "does "
 _LONGEST_DEED = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
 _LONGEST_LINK = 8
-_CUTS = frozenset([",", ";", ".", "!", "?", ":", "and", "or", "&"])
+_CUTS = words(", ; . ! ? : and or &")
 _NEAREST = 4  # phrases before a relation of which it may be told
 # By which relations of the same things, and of the same the other way round, each is kept.
 _DIRECT = {
@@ -393,9 +394,7 @@ def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) 
     if any(r.name == "between" and _fits(replace(wanted, every=False), r, grammar) for r in have):
         return True
     sides = [
-        r
-        for r in have
-        if r.name in ("left", "right") and r.to and _fits_turned(wanted, r, grammar)
+        r for r in have if r.name in ("left", "right") and r.to and _fits_turned(wanted, r, grammar)
     ]
     return len({r.name for r in sides}) > 1
 

@@ -53,7 +53,44 @@ boy lad schoolboy
 girl lass schoolgirl
 man guy gentleman fellow male
 woman lady female
-person human figure individual pedestrian passerby somebody someone anyone anybody folk soul crowd > pensioner senior elder retiree friend lover boxer wrestler dancer musician singer worker soldier farmer sailor nurse doctor teacher student artist painter writer chef waiter knight king queen prince princess monk nun priest witch wizard clown pirate cowboy thief detective bride groom twin sibling sister brother mother father husband wife grandmother grandfather baby toddler teenager athlete runner cyclist skier surfer swimmer footballer player driver pilot hunter fisherman gardener shepherd baker butcher blacksmith man woman child boy girl passenger adult stranger villager visitor tourist couple lady gentleman guy kid worker
+person human figure individual pedestrian passerby somebody someone anyone anybody folk soul crowd
+person human figure individual > pensioner senior elder retiree friend lover boxer wrestler dancer
+person human figure individual > musician singer worker soldier farmer sailor nurse doctor teacher
+person human figure individual > student artist painter writer chef waiter knight king queen prince
+person human figure individual > princess monk nun priest witch wizard clown pirate cowboy thief
+person human figure individual > detective bride groom twin sibling sister brother mother father
+person human figure individual > husband wife grandmother grandfather baby toddler teenager athlete
+person human figure individual > runner cyclist skier surfer swimmer footballer player driver pilot
+person human figure individual > hunter fisherman gardener shepherd baker butcher blacksmith man
+person human figure individual > woman child boy girl passenger adult stranger villager visitor
+person human figure individual > tourist couple lady gentleman guy kid
+pedestrian passerby somebody someone > pensioner senior elder retiree friend lover boxer wrestler
+pedestrian passerby somebody someone > dancer musician singer worker soldier farmer sailor nurse
+pedestrian passerby somebody someone > doctor teacher student artist painter writer chef waiter
+pedestrian passerby somebody someone > knight king queen prince princess monk nun priest witch
+pedestrian passerby somebody someone > wizard clown pirate cowboy thief detective bride groom twin
+pedestrian passerby somebody someone > sibling sister brother mother father husband wife grandmother
+pedestrian passerby somebody someone > grandfather baby toddler teenager athlete runner cyclist
+pedestrian passerby somebody someone > skier surfer swimmer footballer player driver pilot hunter
+pedestrian passerby somebody someone > fisherman gardener shepherd baker butcher blacksmith man
+pedestrian passerby somebody someone > woman child boy girl passenger adult stranger villager
+pedestrian passerby somebody someone > visitor tourist couple lady gentleman guy kid
+anyone anybody folk soul > pensioner senior elder retiree friend lover boxer wrestler dancer
+anyone anybody folk soul > musician singer worker soldier farmer sailor nurse doctor teacher student
+anyone anybody folk soul > artist painter writer chef waiter knight king queen prince princess monk
+anyone anybody folk soul > nun priest witch wizard clown pirate cowboy thief detective bride groom
+anyone anybody folk soul > twin sibling sister brother mother father husband wife grandmother
+anyone anybody folk soul > grandfather baby toddler teenager athlete runner cyclist skier surfer
+anyone anybody folk soul > swimmer footballer player driver pilot hunter fisherman gardener shepherd
+anyone anybody folk soul > baker butcher blacksmith man woman child boy girl passenger adult
+anyone anybody folk soul > stranger villager visitor tourist couple lady gentleman guy kid
+crowd > pensioner senior elder retiree friend lover boxer wrestler dancer musician singer worker
+crowd > soldier farmer sailor nurse doctor teacher student artist painter writer chef waiter knight
+crowd > king queen prince princess monk nun priest witch wizard clown pirate cowboy thief detective
+crowd > bride groom twin sibling sister brother mother father husband wife grandmother grandfather
+crowd > baby toddler teenager athlete runner cyclist skier surfer swimmer footballer player driver
+crowd > pilot hunter fisherman gardener shepherd baker butcher blacksmith man woman child boy girl
+crowd > passenger adult stranger villager visitor tourist couple lady gentleman guy kid
 friend companion buddy pal
 doctor physician medic
 policeman cop policewoman officer

@@ -99,25 +99,65 @@ IRREGULAR_PLURALS = {
 
 # Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red wine-red fire-engine-red reddish redhead vermeil cinnabar poppy crimson scarlet ruby maroon burgundy vermilion vermillion cherry carmine"
-    " cardinal garnet rust auburn russet brick claret oxblood",
-    "orange": "orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber tangerine apricot coral peach ginger pumpkin rust copper"
-    " vermilion terracotta",
-    "yellow": "yellow lemony straw-coloured sunny-yellow jonquil citrine topaz xanthic maize corn butter golden-yellow towheaded buttercup primrose daffodil amber-yellow platinum straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre amber"
-    " sunflower honey flaxen",
-    "green": "green greenery-green fern kelly bottle-green forest-green sea-green lime-green pea-green jade-green mossy viridescent malachite-green shamrock spruce pine-green seafoam verdigris celadon peridot greenish emerald jade lime olive teal mint sage turquoise chartreuse moss"
-    " malachite viridian aquamarine verdant pistachio khaki",
-    "blue": "blue sky-blue steel-blue powder-blue ice-blue midnight-blue prussian baby-blue electric-blue bluebell wedgwood lapis cornflower royal-blue teal-blue bluish azure navy cobalt sapphire indigo cyan turquoise teal cerulean aqua"
-    " aquamarine ultramarine periwinkle denim",
-    "purple": "purple violaceous wine grape heather mulberry royal-purple orchid wisteria thistle heliotrope purplish violet lavender lilac indigo mauve plum magenta amethyst aubergine"
-    " eggplant periwinkle burgundy",
-    "pink": "pink rose-pink bubblegum-pink hot-pink shell-pink carnation flamingo cerise rose-coloured peachy candyfloss pinkish magenta fuchsia rose salmon coral blush peach rosy",
-    "brown": "brown nut-brown mocha chocolatey tawny fawn bay ginger-brown hazelnut cocoa tobacco brunet earthen sepia-brown copper-brown brownish chocolate tan chestnut beige bronze russet umber sepia mahogany hazel"
-    " caramel coffee khaki auburn taupe cinnamon copper brunette sienna walnut terracotta",
-    "black": "black jet-black coal-black raven-black ink-black soot-black sooty black-as-coal ebon night-black swarthy pitch-black coal blackish ebony jet onyx charcoal raven obsidian inky sable",
-    "white": "white off-white bone-white chalk-white lily-white hoary bleached whitewashed snowy-white albino cream-white blanched eggshell porcelain snow-white milk-white chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk",
-    "grey": "grey steel-grey silver-grey ash-grey smoky leaden iron-grey stone-grey dove-grey pewter-grey slate-grey salt-and-pepper gray greyish grayish silver slate charcoal ashen pewter gunmetal ash graphite"
-    " silvery taupe",
+    "red": """
+        red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red
+        wine-red fire-engine-red reddish redhead vermeil cinnabar poppy crimson scarlet ruby
+        maroon burgundy vermilion vermillion cherry carmine cardinal garnet rust auburn
+        russet brick claret oxblood
+    """,
+    "orange": """
+        orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber
+        tangerine apricot coral peach ginger pumpkin rust copper vermilion terracotta
+    """,
+    "yellow": """
+        yellow lemony straw-coloured sunny-yellow jonquil citrine topaz xanthic maize corn
+        butter golden-yellow towheaded buttercup primrose daffodil amber-yellow platinum
+        straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre
+        amber sunflower honey flaxen
+    """,
+    "green": """
+        green greenery-green fern kelly bottle-green forest-green sea-green lime-green
+        pea-green jade-green mossy viridescent malachite-green shamrock spruce pine-green
+        seafoam verdigris celadon peridot greenish emerald jade lime olive teal mint sage
+        turquoise chartreuse moss malachite viridian aquamarine verdant pistachio khaki
+    """,
+    "blue": """
+        blue sky-blue steel-blue powder-blue ice-blue midnight-blue prussian baby-blue
+        electric-blue bluebell wedgwood lapis cornflower royal-blue teal-blue bluish azure
+        navy cobalt sapphire indigo cyan turquoise teal cerulean aqua aquamarine ultramarine
+        periwinkle denim
+    """,
+    "purple": """
+        purple violaceous wine grape heather mulberry royal-purple orchid wisteria thistle
+        heliotrope purplish violet lavender lilac indigo mauve plum magenta amethyst
+        aubergine eggplant periwinkle burgundy
+    """,
+    "pink": """
+        pink rose-pink bubblegum-pink hot-pink shell-pink carnation flamingo cerise
+        rose-coloured peachy candyfloss pinkish magenta fuchsia rose salmon coral blush
+        peach rosy
+    """,
+    "brown": """
+        brown nut-brown mocha chocolatey tawny fawn bay ginger-brown hazelnut cocoa tobacco
+        brunet earthen sepia-brown copper-brown brownish chocolate tan chestnut beige bronze
+        russet umber sepia mahogany hazel caramel coffee khaki auburn taupe cinnamon copper
+        brunette sienna walnut terracotta
+    """,
+    "black": """
+        black jet-black coal-black raven-black ink-black soot-black sooty black-as-coal ebon
+        night-black swarthy pitch-black coal blackish ebony jet onyx charcoal raven obsidian
+        inky sable
+    """,
+    "white": """
+        white off-white bone-white chalk-white lily-white hoary bleached whitewashed
+        snowy-white albino cream-white blanched eggshell porcelain snow-white milk-white
+        chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk
+    """,
+    "grey": """
+        grey steel-grey silver-grey ash-grey smoky leaden iron-grey stone-grey dove-grey
+        pewter-grey slate-grey salt-and-pepper gray greyish grayish silver slate charcoal
+        ashen pewter gunmetal ash graphite silvery taupe
+    """,
     "beige": "beige sandy oatmeal buff fawn cream tan sand khaki ecru ivory",
     "gold": "gold golden-hued aureate burnished-gold golden gilded gilt",
     "silver": "silver silver-plated silvered argent chrome silvery",
