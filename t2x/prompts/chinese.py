@@ -13,14 +13,16 @@ from t2x.prompts.numerals import chinese_value
 
 __all__ = ["lost_colours", "lost_counts", "lost_relations"]
 
-_MEASURES = "只个条匹头位名辆座朵棵张把本支枝杯盘碗瓶艘架台栋幢颗粒根件双对群束串片块扇盏幅朵枚尊口间家层扎打"
+_MEASURES = (
+    "只个条匹头位名辆座朵棵张把本支枝杯盘碗瓶艘架台栋幢颗粒根件双对"
+    "群束串片块扇盏幅朵枚尊口间家层扎打"
+)
 _COUNT = re.compile(
     rf"([\d]+|[零〇一二两三四五六七八九十百千]+)([{_MEASURES}])([^，。、；,.和与跟]*?)(?=[，。、；,.和与跟在正]|$"
     rf"|[\d一二两三四五六七八九十]+[{_MEASURES}])"
 )
 _PAIRS = (("俩", 2), ("仨", 3))
 _MULTIPLES = {"对": 2, "双": 2, "打": 12}
-_NO_DEFINITE = "一些|几|许多|很多|一群|若干|多"
 _COLOURS = {
     "红": "red", "绯": "red", "赤": "red", "朱": "red", "蓝": "blue", "绿": "green", "翠": "green",
     "黄": "yellow", "金": "gold", "橙": "orange", "橘": "orange", "紫": "purple", "粉": "pink",
@@ -113,7 +115,7 @@ def _relations(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def lost_relations(original: str, rewrite: str) -> list[str]:
-    """As ``t2x.prompts.relations.lost_relations``."""
+    """As ``t2x.prompts.places.lost_relations``."""
     told = list(_relations(rewrite))
     told += [(_INVERSE[name], b, a) for name, a, b in told if name in _INVERSE]
     told += [(name, b, a) for name, a, b in told if name == "near"]

@@ -95,7 +95,8 @@ _RELATIONS = (
     ("(?:in|into|at|to|from) the (?:very )?(?:middle|centre|center|midst|heart|depths"
      "|inside|interior) of", "in"),
     ("next to|beside|besides|alongside(?: of)?|adjacent to|close to|near(?: to)?|at the side of"
-     "|by the side of|side by side with|neighbou?ring|together with|right by|just off|hard by", "near"),
+     "|by the side of|side by side with|neighbou?ring|together with|right by|just off"
+     "|hard by", "near"),
     ("side by side|next to (?:each other|one another)|beside (?:each other"
      "|one another)|nearby|shoulder to shoulder", "near each"),
     ("underneath|beneath|below|under|at the (?:foot|base|bottom) of", "below"),

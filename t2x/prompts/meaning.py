@@ -20,8 +20,8 @@ from t2x.prompts.languages import language
 from t2x.prompts.names import lost_names
 from t2x.prompts.negations import affirmed, by_family, lost_negations, mentions, without_idioms
 from t2x.prompts.numerals import numbers
+from t2x.prompts.places import lost_relations
 from t2x.prompts.proposal import Proposal, verdict
-from t2x.prompts.relations import lost_relations
 from t2x.types import Check
 
 __all__ = [
@@ -148,7 +148,7 @@ def nothing_added(p: Proposal) -> Check:
 
 
 def scene_kept(p: Proposal) -> Check:
-    """Count, colour and place belong to the same things as in the prompt, as the domain reads it."""
+    """Count, colour and place belong to the same things, as the domain reads both."""
     differs = p.domain.differs
     return verdict("scene_kept", filter(None, (differs(p.source, p.answer),)) if differs else ())
 

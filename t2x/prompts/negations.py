@@ -95,17 +95,22 @@ _FOREIGN = {
         r"|de)\s+)*"
         r"(?P<words>[\w-]+(?:\s+(?:o|ni|y)\s+[\w-]+)*)"
     ),
-    "zh": re.compile(r"(?:没有|不要|不含|不带|不包含|没|无|别画|避免|毫无|不见|看不到|看不见|未见|并无|绝无|空无|非)(?:任何|一个|一只|一丝|其他)?(?P<words>[^，。、；,.的\s]{1,6})"),
+    "zh": re.compile(
+        r"(?:没有|不要|不含|不带|不包含|没|无|别画|避免|毫无|不见|看不到|看不见|未见|并无|绝无|空无|非)"
+        r"(?:任何|一个|一只|一丝|其他)?(?P<words>[^，。、；,.的\s]{1,6})"
+    ),
 }  # fmt: skip
 _FOREIGN_ABSENCES = {
     "de": {"menschenleer": "mensch leut person", "verlassen": "mensch leut person", "leer": "",
            "wolkenlos": "wolk", "kahl": "blatt blätt haar", "barfuß": "schuh", "klar": "wolk",
            "glatzköpfig": "haar", "unbewohnt": "mensch"},
-    "es": {"desiert": "gent person nadi", "vací": "", "despejad": "nub", "deshabitad": "gent person",
-           "solitari": "gent person", "descalz": "zapat", "calv": "pel cabell", "abandonad": "gent person",
-           "desnud": "hoj"},
+    "es": {"desiert": "gent person nadi", "vací": "", "despejad": "nub",
+           "deshabitad": "gent person",
+           "solitari": "gent person", "descalz": "zapat", "calv": "pel cabell",
+           "abandonad": "gent person", "desnud": "hoj"},
     "zh": {"空无一人": "人", "无人": "人", "空荡": "", "空旷": "", "晴朗": "云", "万里无云": "云",
-           "光秃": "", "寸草不生": "", "空空如也": "", "不毛": "", "赤脚": "鞋", "光脚": "鞋", "秃头": "头发", "冷清": "人", "寂静": "人"},
+           "光秃": "", "寸草不生": "", "空空如也": "", "不毛": "", "赤脚": "鞋",
+           "光脚": "鞋", "秃头": "头发", "冷清": "人", "寂静": "人"},
 }  # fmt: skip
 
 
@@ -193,7 +198,8 @@ def _listed(text: str, match: re.Match[str]) -> Iterator[Scope]:
     if end is None:
         return
     yield Scope(match.start(), end[0], end[1])
-    at, links = end[0], []
+    at = end[0]
+    links: list[tuple[Scope, re.Match[str]]] = []
     while (more := _MORE.match(text, at)) is not None and len(links) < 8:
         named = _end_of_words(more, text)
         if named is None:

@@ -12,42 +12,20 @@ from functools import lru_cache
 
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
-from t2x.prompts.numerals import in_digits
 from t2x.prompts.spelling import is_word
 from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
-from t2x.prompts.words import COLOUR_THINGS, SOFT_COLOURS, words
+from t2x.prompts.tokens import colour_of, tokens_of, without_quotes
+from t2x.prompts.words import SOFT_COLOURS, words
 
-__all__ = ["Phrase", "Text", "colour_of", "read"]
+__all__ = ["Phrase", "Text", "read"]
 
-_TOKEN = re.compile(r"[<@]?\d+(?:\.\d+)?(?![\w-])|[<@]?[^\W_]+(?:['\u2019-][^\W_]+)*|[^\w\s]")
-_QUOTED = re.compile(
-    r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb"
-)
-_FIXED = re.compile(
-    r"golden (?:retriever|hour|gate|age|ratio|eagle|light|glow|sunlight|sun|rays?|sunset|sunrise)"
-    r"|silver (?:lining|screen)|(?:red|giant) panda|white house|black hole|white noise|green ?house"
-    r"|(?:red|white) wine|orange (?:juice|tree|peel|blossom)|green tea|blue ?print|black ?board"
-    r"|white ?board|blue ?berr\w+|black ?berr\w+|polar bear|black and white|black-and-white"
-    r"|olive (?:oil|tree|branch)|rose (?:garden|bush|petals?)|cherry (?:blossoms?|tree)"
-    r"|lemon tree|coral reef|jade plant|peach tree|gold(?:en)? (?:coins?|fish|medal)|red cross"
-    r"|yellow stone|greenland|blue ?bird|black ?bird|red ?wood|red carpet|brown sugar|black tie"
-)
 _PAIRED = words(
     """
     glasses scissors trousers pants jeans shorts binoculars headphones tongs
     """
 )
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
-_COLOUR_OF = re.compile(
-    r"(?:in )?(?:the )?(?:exact )?(?:colou?rs?|shades?|hues?|tints?|tones?) of (?:an? "
-    r"|the )?(?:(?!the)[a-z]+ )?(?P<thing>[a-z-]+)(?! [a-z]+ed)"
-)
-_ONES_SIDE = re.compile(
-    r"(?:to|on|at) ((?:the|an?|its|his|her) [\w-]+)'s (?:far )?(left|right)(?: side"
-    r"| hand)?(?! (?:foot|leg|eye|arm|hand))"
-)
 _STOPS = frozenset(".;!?\n:")
-_COLOURED = re.compile(r"-(?:colou?red|hued|tinted|toned|dyed)$|(?:farben|farbig)(?:e[nmrs]?)?$")
 # Things that a colour is named after: "forest green", "sky blue".
 _SHADE_NOUNS = words(
     """
@@ -110,56 +88,9 @@ class Text:
 @lru_cache(maxsize=512)
 def read(text: str, grammar: Grammar) -> Text:
     """Read the phrases of ``text``; what is quoted is left out."""
-    plain = _QUOTED.sub(" ", text)
-    tokens, cased = _tokens(plain, grammar)
+    tokens, cased = tokens_of(without_quotes(text), grammar)
     found = _Chunker(tokens, cased, grammar).chunk()
     return Text(tuple(tokens), _with_predicates(found, tokens, grammar), grammar)
-
-
-def _tokens(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
-    """Tokens in lower case, relations as one token each, and whether each began with a capital."""
-    marked = re.sub(r"\s+", " ", text.replace("\u2019", "'")).strip()
-    capitals = {
-        w.lower() for w in re.findall(r"(?<![.!?:] )(?<!^)\b[^\W\d_]\w+", marked) if w[0].isupper()
-    }
-    lower = in_digits(marked.lower(), grammar.name)
-    if grammar.name == "en":
-        lower = _COLOUR_OF.sub(_by_thing, lower)
-        lower = _ONES_SIDE.sub(r"\2 of \1", lower)
-        lower = _FIXED.sub(lambda m: m.group().replace(" ", "\u00b7"), lower)
-    for pattern, name in grammar.relations:
-        lower = pattern.sub(f" {_token_of(name)} ", lower)
-    tokens = [t.replace("\u00b7", "-") for t in _TOKEN.findall(lower.replace("\u00b7", "-"))]
-    return tokens, [t in capitals for t in tokens]
-
-
-def _by_thing(found: re.Match[str]) -> str:
-    """ "The colour of ripe lemons" as "lemon-coloured"."""
-    thing = noun_of(found.group("thing"))
-    return f"{thing}-coloured" if thing in COLOUR_THINGS else found.group()
-
-
-def _token_of(name: str) -> str:
-    """A relation as a token that no word is: "left" as "<0left", "@left" as "@left"."""
-    flat = name.replace(" ", "\u01c0")
-    if flat[0] == "@":
-        return flat
-    turned = "\u00d8" if flat[0] == "<" else ""
-    return f"<{flat.removeprefix('<')}{turned}"
-
-
-def colour_of(token: str, grammar: Grammar) -> frozenset[str]:
-    """Families of a word that tells a colour: "crimson", "canary-coloured", "silver-grey"."""
-    families = grammar.colours.get(token)
-    if families is not None:
-        return families
-    plain = _COLOURED.sub("", token)
-    if plain != token:
-        return grammar.colours.get(plain, COLOUR_THINGS.get(plain, frozenset()))
-    parts = token.split("-")
-    if len(parts) == 2 and parts[1] in grammar.colours and len(parts[0]) > 1:
-        return grammar.colours[parts[1]] | grammar.colours.get(parts[0], frozenset())
-    return frozenset()
 
 
 class _Chunker:
@@ -187,9 +118,8 @@ class _Chunker:
 
     def _step(self, at: int, token: str) -> None:
         g = self.g
-        if token in g.conjunctions and self.run and self._only_modifiers() and self._continues(at):
-            if token != "," or not self._is_predicate():
-                return
+        if token in g.conjunctions and self.run and self._goes_on(at, token):
+            return
         value = self._value(token)
         if token in ("one", "ones") and self.run and self.kind != "bare":
             self._stand_in(at)
@@ -218,7 +148,7 @@ class _Chunker:
         """ "A green door and a blue one": the one is a door."""
         named = [p for p in reversed(self.found) if p.head and p.kind != "part"]
         counted = [p for p in named if p.plural and p.number and p.sentence == self.sentence]
-        last = (counted or named or [None])[0]
+        last = next(iter(counted or named), None)
         words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
         number = (1.0, 1.0) if self.tokens[at] == "one" else None
         self._reset()
@@ -271,6 +201,11 @@ class _Chunker:
         return bool(colour_of(after, self.g)) or (
             self.g.name == "en" and is_english_adjective(after)
         )
+
+    def _goes_on(self, at: int, token: str) -> bool:
+        """Whether the open run is not closed by a comma or "and"."""
+        listed = self._only_modifiers() and self._continues(at)
+        return listed and (token != "," or not self._is_predicate())
 
     def _is_predicate(self) -> bool:
         """Whether the open run tells of what stands before it: "a flame of violet", "her eyes a
@@ -484,7 +419,7 @@ def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
 
 
 def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
-    """ "A sweater with red stripes", "a car, its paint red": the colour of a part is the thing's."""
+    """Give the colour of a part to its thing: "a sweater with red stripes", "a car, its paint red"."""
     out = list(found)
     shared: set[int] = set()
     for i, phrase in enumerate(found):

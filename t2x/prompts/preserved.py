@@ -13,8 +13,8 @@ from t2x.prompts.colours import lost_colours
 from t2x.prompts.counts import lost_counts
 from t2x.prompts.names import lost_names
 from t2x.prompts.negations import lost_negations
+from t2x.prompts.places import lost_relations
 from t2x.prompts.quotes import lost_quotes
-from t2x.prompts.relations import lost_relations
 
 __all__ = ["KINDS", "lost"]
 

@@ -68,7 +68,7 @@ def lost_quotes(original: str, rewrite: str) -> list[str]:
 
 
 def _moved(original: str, rewrite: str) -> list[str]:
-    """Quoted texts that are told of what the prompt told of another one: both have changed places."""
+    """Quoted texts that are told of what the prompt told of another one."""
     had, has = _carriers(original), _carriers(rewrite)
     if len(had) < 2 or set(had) - set(has):
         return []

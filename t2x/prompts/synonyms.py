@@ -34,7 +34,8 @@ rabbit bunny hare
 chicken hen rooster chick cockerel
 duck duckling mallard
 goose gosling
-bird songbird fowl > sparrow robin finch crow raven owl parrot pigeon eagle seagull hawk dove hummingbird
+bird songbird fowl > sparrow robin finch crow raven owl parrot pigeon eagle seagull hawk dove
+bird songbird > hummingbird swan heron stork penguin flamingo peacock canary duck goose chicken
 fish > goldfish koi salmon trout pike shark carp tuna
 lion lioness
 donkey mule
@@ -103,7 +104,8 @@ queen monarch
 robot android automaton droid
 astronaut spaceman cosmonaut
 chef cook baker
-musician player performer instrumentalist > guitarist pianist drummer violinist bassist saxophonist trumpeter cellist singer
+musician player performer > guitarist pianist drummer violinist bassist saxophonist trumpeter
+musician player performer instrumentalist > cellist singer flutist
 dancer ballerina performer
 artist painter
 student pupil
@@ -348,7 +350,8 @@ ABSENCES: dict[str, frozenset[str]] = {
          " detail stripe object design label"),
         ("wordless textless unlabeled unlabelled unmarked unlettered unprinted",
          "text word label writing letter logo lettering caption watermark"),
-        ("unlit dark extinguished pitch-dark pitch-black lightless unlighted", "light flame lit candle lamp lighting"),
+        ("unlit dark extinguished pitch-dark pitch-black lightless unlighted",
+         "light flame lit candle lamp lighting"),
         ("still calm glassy motionless", "wave ripple motion movement wind"),
         ("silent quiet", "noise sound people person crowd traffic"),
         ("dry", "rain water"),

@@ -148,7 +148,8 @@ class Guarded:
         budget = self.budget
         if budget is None or not budget.lost(protected.restore(answers)):
             return answers, ()
-        fitted, out = list(answers), []
+        fitted = list(answers)
+        out: list[str] = []
         for at, source in reversed([*enumerate(protected.sources)]):
 
             def fits(answer: str, at: int = at) -> bool:

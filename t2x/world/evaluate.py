@@ -143,7 +143,7 @@ def _judged(
     batch_size: int,
     progress: Progress | None,
 ) -> tuple[dict[Key, float], dict[Key, float]]:
-    """For each (prompt index, text, negative prompt): whether its picture is right, and the seconds to draw it."""
+    """For each (prompt index, text, negative): whether its picture is right, and the seconds."""
     correct: dict[Key, float] = {}
     seconds: dict[Key, float] = {}
     for begin in range(0, len(keys), batch_size):
