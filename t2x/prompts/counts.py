@@ -107,11 +107,11 @@ def _kept(
     wanted = phrase.number or (0, 0)
     numbers = [p.number for p in same if p.number is not None]
     extra = _has_more(same, wanted)
-    had_extra = any(p.kind == "other" for p in source)
+    had_extra = _has_more([p for p in source if p.head and matches(phrase, p, grammar)], wanted)
     total = sum(n[0] for n in numbers)
     if any(_within(n, wanted) for n in numbers):
-        more = sum(n[0] for n in numbers if n[0] > wanted[1])
-        return not more and not (extra and not had_extra)
+        of_same = (p.number[0] for p in same if p.number and p.head == phrase.head)
+        return max(of_same, default=0) <= wanted[1] and not (extra and not had_extra)
     if numbers and _within((total, total), wanted):
         return True
     singles = [

@@ -166,7 +166,11 @@ def lost_names(original: str, rewrite: str) -> list[str]:
     """Say which names of ``original`` the rewrite does not have; of a person, the last name is
     enough, but not under another first name.
     """
-    return [f"the name {name!r} is lost" for name in names(original) if not _has(rewrite, name)]
+    return [
+        f"the name {name!r} is lost"
+        for name in names(original)
+        if not _has(rewrite, name, original)
+    ]
 
 
 @lru_cache(maxsize=4096)
@@ -176,16 +180,16 @@ def _folded(text: str) -> str:
     return re.sub(r"'s?(?!\w)|[.'\u0300-\u036f]", "", flat)
 
 
-def _has(rewrite: str, name: str) -> bool:
+def _has(rewrite: str, name: str, original: str) -> bool:
     if re.search(r"[\u4e00-\u9fff]", name):
         return name in rewrite
     told = _spelt(re.findall(r"[^\W_]+", _folded(rewrite)))
     joined = "".join(told)
     parts = [p for p in _spelt(re.findall(r"[^\W_]+", _folded(name))) if p not in STOP_WORDS]
     parts = [p for p in parts if p not in _TITLES] or parts
-    if _is_compared(rewrite, parts) and not _is_compared(name, parts):
+    if _is_compared(rewrite, parts) and not _is_compared(original, parts):
         return False
-    if _renamed(rewrite, name):
+    if _renamed(rewrite, name) and not _renamed(original, name):
         return False
     own = _own_words(parts)
     if _only_small(rewrite, own, name):

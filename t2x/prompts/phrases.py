@@ -419,7 +419,7 @@ def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
 
 
 def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
-    """Give the colour of a part to its thing: "a sweater with red stripes", "a car, its paint red"."""
+    """Give the colour of a part to its thing: "a sweater with red stripes"."""
     out = list(found)
     shared: set[int] = set()
     for i, phrase in enumerate(found):
