@@ -30,8 +30,8 @@ _FILLERS = (
     r"(?:(?:want|wants|show|include|have|has|draw|add|put|see|be|contain|any|a|an|the|of|to|its"
     r"|his|her|their|single"
     r"|one|visible|(?:signs?|traces?|hints?|kind|sort) of|other|depict|using|use|wearing|holding"
-    r"|carrying|showing|having|containing|featuring|bearing|both|either|all"
-    r"|even)\s+)*"
+    r"|carrying|showing|having|containing|featuring|bearing|looking|staring|gazing"
+    r"|facing|touching|at|in|on|with|for|both|either|all|even)\s+)*"
 )
 _NO = (
     r"(?<![\w-])(?:no|nary|zero|without|not|never|nor|neither|\w+n['\u2019]t|cannot|minus|sans"

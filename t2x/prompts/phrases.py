@@ -52,6 +52,10 @@ _POSTURES = words(
     looms sprawls crouches perches towers grows stretches flies
     """
 )
+_LINKS = words("of <in all painted dyed glazed lacquered")
+_NATURAL_PARTS = words(
+    "petal fur feather plumage skin scale glaze peel rind paint bodywork paintwork exterior surface"
+)
 _OWNING = words("with of in its whose his her their has have mit von de con")
 
 
@@ -226,7 +230,9 @@ class _Chunker:
 
     def _named_after(self, words: list[str]) -> bool:
         """Whether the last word is a thing that a colour is named after: "a raven", "a rose"."""
-        return words[-1] in SOFT_COLOURS and (self.kind != "bare" or self.number is not None)
+        one = self.begun is not None and self.tokens[self.begun] == "one"
+        told = (self.kind != "bare" or self.number is not None) and not one
+        return words[-1] in SOFT_COLOURS and told
 
     def _ends(self, at: int, token: str) -> bool:
         """Whether ``token`` can't be in the phrase that is open."""
@@ -237,12 +243,18 @@ class _Chunker:
             return True
         if not self.run:
             return token in _POSTURES and self.kind == "bare" and self.number is None
-        named = not self._only_modifiers()
+        named = not self._only_modifiers() or self._is_colour_told()
         if token in g.verbs:
             return named
         if g.name == "en" and re.search(r"(?:ing|ed)$", token) and is_english_adjective(token):
             return named and "-" not in token
         return False
+
+    def _is_colour_told(self) -> bool:
+        """Whether the open run is a whole predicate: "a boat in blazing orange"."""
+        before = self.tokens[self.run[0] - 1] if self.run[0] else ""
+        last = self.tokens[self.run[-1]]
+        return self.kind == "bare" and before in _LINKS and bool(colour_of(last, self.g))
 
     def _flush(self, at: int) -> None:
         if self.run or (self.number is not None and self.begun is not None):
@@ -325,7 +337,7 @@ class _Chunker:
         if len(words) > 1 and after in self.g.determiners and not is_plural(words[-1]):
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
         before = self.tokens[self.run[0] - 1] if self.run[0] else ""
-        linked = before in ("of", "<in", "all", "painted", "dyed", "glazed", "lacquered")
+        linked = before in _LINKS
         if (
             before in ("of", "painted")
             and len(words) > 1
@@ -428,11 +440,12 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
         if not phrase.colours or not (phrase.head in PARTS | {"wall", "facade"} or made_of):
             continue
         goes_on = link in grammar.conjunctions and i - 1 in shared
-        if not (phrase.owned or made_of or link in _OWNING or goes_on):
+        of_nature = link == "," and phrase.head in _NATURAL_PARTS and phrase.kind == "bare"
+        if not (phrase.owned or made_of or link in _OWNING or goes_on or of_nature):
             continue
         shared.add(i)
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
-        for j in before if phrase.owned or goes_on else before[-1:]:
+        for j in before if phrase.owned or goes_on or of_nature else before[-1:]:
             if phrase.head == "wall" and out[j].head not in _BUILDINGS:
                 continue
             out[j] = _hinted(out[j], phrase)

@@ -92,7 +92,9 @@ class _Reader:
         return [p for p in self.things if p.end <= at][::-1][: 2 * _NEAREST]
 
     def _same(self, phrase: Phrase, at: int) -> bool:
-        return not any(t in ".;!?" for t in self.tokens[phrase.end : at])
+        """Whether no sentence ends between a phrase and ``at``, before it or after."""
+        between = self.tokens[min(phrase.end, at) : max(phrase.start, at)]
+        return not any(t in ".;!?" for t in between)
 
     def _next(self, at: int) -> Phrase | None:
         return next((p for p in self.phrases if p.start >= at), None)
@@ -172,7 +174,10 @@ class _Reader:
         """In relation to something told before: "a table, and under it a ball", "a ball below"."""
         relative = target is not None and target.words[0] in ("which", "whom")
         end = at + 1 if target is None else target.end
-        things = self._following(end) if relative or self._opens(at) else self._before(at)[:3]
+        things = self._before(at)[:3]
+        if relative or self._opens(at):  # the second for "beside it, on a stool, a candle burns"
+            things = [p for p in self.things if p.start >= end and self._same(p, at)][:2]
+            things = list(dict.fromkeys((*self._following(end), *things)))
         for thing in things:
             to = tuple(p for p in self._earlier(at) if p.start < thing.start)
             if to:
