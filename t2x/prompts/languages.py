@@ -29,6 +29,7 @@ _SMALL = {
         neben unter über zwischen ohne nicht kein keine ist sind von vom zum zur für aus bei nach
         links rechts zwei drei vier fünf sechs sieben acht neun zehn sitzt steht liegt bild foto ihr
         sein seine
+        frau mann hund katze haus rot rote roter rotes blau schwarz weiß grün mädchen junge
         """
     ),
     "es": words(
@@ -36,24 +37,28 @@ _SMALL = {
         el la los las un una unos unas y con en de del al sobre bajo junto sin por para que es son
         está están hay su sus entre detrás delante debajo encima izquierda derecha lado cerca dos
         tres cuatro cinco seis foto retrato muy no
+        mujer hombre perro gato casa niño niña rojo roja azul negro negra blanco blanca verde
         """
     ),
     "fr": words(
         """
         le la les un une des du de et avec dans sur sous sans au aux à est sont pour par en qui que
         son sa ses près devant derrière entre gauche droite deux trois très pas d'un d'une l' d'
+        femme homme chien chat maison rouge bleu noir blanc vert fille garçon avec
         """
     ),
     "it": words(
         """
         il lo la gli le un una uno di del della dei delle e con nel nella sul sulla su sotto senza
         al alla è sono per da che tra accanto sinistra destra due tre molto non in
+        donna uomo cane gatto casa rosso rossa nero bianco bianca verde ragazza con
         """
     ),
     "pt": words(
         """
         o a os as um uma uns umas e com em no na nos nas do da dos das de sobre sob sem ao à é são
         para por que seu sua entre atrás frente esquerda direita lado dois duas três não
+        mulher homem cão gato vermelho preto branco azul verde menina menino
         """
     ),
     "nl": words(
