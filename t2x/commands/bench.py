@@ -34,22 +34,23 @@ def checks(
     if as_json:
         print_json(result)
         return
-    named = {f"adversarial: {name}": row for name, row in result["adversarial"].items()}
-    languages = {f"language: {name}": row for name, row in result["languages"].items()}
-    rows = {**result["kinds"], **named, **languages, "overall": result["overall"]}
-    columns = ("pairs", "n", "lost", "precision", "95 %", "recall", "95 %", "F1")
+    rows = {
+        **result["kinds"],
+        "adversarial": result["adversarial"]["yes"],
+        "not adversarial": result["adversarial"]["no"],
+        **{f"language {name}": row for name, row in result["languages"].items()},
+        "overall": result["overall"],
+    }
+    columns = ("pairs", "n", "lost", "precision, 95 %", "recall, 95 %", "F1")
     print_table("checks", columns, [_quality(name, row) for name, row in rows.items()])
 
 
 def _quality(name: str, row: dict[str, Any]) -> tuple[object, ...]:
-    def span(key: str) -> str:
-        low, high = row[key]
-        return f"{low:.3f}-{high:.3f}"
+    def share(key: str) -> str:
+        low, high = row[f"{key}_ci95"]
+        return f"{row[key]:.3f} {low:.2f}-{high:.2f}"
 
-    return (
-        name, row["n"], row["lost"], row["precision"], span("precision_ci95"), row["recall"],
-        span("recall_ci95"), row["f1"],
-    )  # fmt: skip
+    return name, row["n"], row["lost"], share("precision"), share("recall"), f"{row['f1']:.3f}"
 
 
 @bench.command()

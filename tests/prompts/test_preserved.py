@@ -1,4 +1,4 @@
-"""What a rewrite preserves: labelled examples of every kind, and the properties that hold for any."""
+"""What a rewrite preserves: labelled examples of every kind, and properties that hold for any."""
 
 from __future__ import annotations
 
