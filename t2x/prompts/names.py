@@ -184,8 +184,12 @@ def _has(rewrite: str, name: str, original: str) -> bool:
     if re.search(r"[\u4e00-\u9fff]", name):
         return name in rewrite
     told = _spelt(re.findall(r"[^\W_]+", _folded(rewrite)))
-    joined = "".join(told)
-    parts = [p for p in _spelt(re.findall(r"[^\W_]+", _folded(name))) if p not in STOP_WORDS]
+    numeral = name.endswith(" I")  # a king's, not the word
+    parts = [
+        p
+        for p in _spelt(re.findall(r"[^\W_]+", _folded(name)))
+        if p not in STOP_WORDS or (numeral and p == "i")
+    ]
     parts = [p for p in parts if p not in _TITLES] or parts
     if _is_compared(rewrite, parts) and not _is_compared(original, parts):
         return False
@@ -194,7 +198,7 @@ def _has(rewrite: str, name: str, original: str) -> bool:
     own = _own_words(parts)
     if _only_small(rewrite, own, name):
         return False
-    if "".join(parts) in joined:
+    if "".join(parts) in _runs(told):
         return True
     exact = len(own) < len(parts) or len(parts) == 1 or any(c.isdigit() for c in name)
     placed = parts[-1] in _GENERIC or parts[0] in _WHOLE or " of " in name.lower()
@@ -207,11 +211,16 @@ _DROPPABLE = words(
     "city river mountain mountains island islands ocean sea desert lake mount volcano"
 )
 _WHOLE = words(
-    "new north south east west san santa saint los las el la rio costa puerto hong sri port fort"
+    "mona new north south east west san santa saint los las el la rio costa puerto hong sri port fort"
     " cape"
     " united great upper lower old little big super star red black white blue green golden"
 )
 _NUMERAL = re.compile(r"[IVX]+")
+
+
+def _runs(told: Sequence[str]) -> set[str]:
+    """Every one to five words in a row, written as one: "New York City" as "newyorkcity"."""
+    return {"".join(told[i : i + n]) for i in range(len(told)) for n in range(1, 6)}
 
 
 def _own_words(parts: Sequence[str]) -> list[str]:

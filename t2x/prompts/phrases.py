@@ -13,7 +13,7 @@ from functools import lru_cache
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
 from t2x.prompts.spelling import is_word
-from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
+from t2x.prompts.synonyms import MATERIALS, PARTS, is_known, share_group
 from t2x.prompts.tokens import colour_of, tokens_of, without_quotes
 from t2x.prompts.words import SOFT_COLOURS, words
 
@@ -447,6 +447,8 @@ def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> li
         before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
         for j in before if phrase.owned or goes_on or of_nature else before[-1:]:
             if phrase.head == "wall" and out[j].head not in _BUILDINGS:
+                continue
+            if phrase.head == "petal" and not share_group("flower", out[j].head):
                 continue
             out[j] = _hinted(out[j], phrase)
     return out
