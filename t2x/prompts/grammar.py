@@ -114,7 +114,8 @@ _RELATIONS = (
 
 _ADJECTIVES = words(
     """
-    first second third fourth last former latter brilliant elegant distant vibrant radiant fragrant vacant big small large little tiny huge giant
+    first second third fourth last former latter brilliant elegant distant vibrant radiant fragrant
+    vacant big small large little tiny huge giant
     tall short long wide narrow thin thick fat slim old young
     new ancient modern vintage antique rustic wild calm quiet soft hard warm cold hot cool wet dry
     clean dirty bright dark light pale deep vivid rich dull plain simple elegant fancy cute

@@ -211,7 +211,8 @@ _DROPPABLE = words(
     "city river mountain mountains island islands ocean sea desert lake mount volcano"
 )
 _WHOLE = words(
-    "mona new north south east west san santa saint los las el la rio costa puerto hong sri port fort"
+    "mona new north south east west san santa saint los las el la rio costa puerto hong sri port"
+    " fort"
     " cape"
     " united great upper lower old little big super star red black white blue green golden"
 )

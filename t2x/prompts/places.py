@@ -146,6 +146,10 @@ def _linked_otherwise(
         for b in to:
             first, second = sorted((a, b), key=lambda p: p.start)
             gap = told.tokens[first.end : second.start]
+            if any(p.head and first.end <= p.start < second.start for p in told.phrases):
+                continue
+            if set(gap) <= {"with"}:
+                continue
             if a is not b and gap and len(gap) < _LONGEST_LINK and not set(gap) & _CUTS:
                 return True
     return False

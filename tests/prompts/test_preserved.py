@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from t2x.prompts.measure import Pair, measure, read_pairs
+from t2x.prompts.measure import measure, read_pairs
 from t2x.prompts.preserved import KINDS, lost
 
 DATA = Path(__file__).parents[1] / "data"
 EXAMPLES = read_pairs(DATA / "constraint_examples.jsonl")
-# Examples that the checks get wrong, kept to be told: distant names of a thing, two readings.
-KNOWN_WRONG = 0.05
+# Some examples the checks get wrong, and they stay among them: distant names of a thing, towns that
+# are things as well, two readings of a sentence.
+LEAST_PRECISION, LEAST_RECALL = 0.92, 0.88
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -20,7 +21,7 @@ def test_examples(kind: str) -> None:
     """Written for the development of the checks, so no measure of how good they are elsewhere."""
     row = measure([p for p in EXAMPLES if p.kind == kind])["overall"]
     assert row["n"] >= 12
-    assert row["precision"] >= 1 - KNOWN_WRONG - 0.03 and row["recall"] >= 1 - KNOWN_WRONG
+    assert row["precision"] >= LEAST_PRECISION and row["recall"] >= LEAST_RECALL
 
 
 @pytest.mark.parametrize("language", ["de", "es", "zh"])
@@ -67,10 +68,6 @@ def test_lost_names_each_kind() -> None:
     assert set(found) == set(KINDS)
     assert all(reasons and all(reasons) for reasons in found.values())
     assert lost("two red cats", "2 crimson cats") == {}
-
-
-def pair(kind: str, kept: bool) -> Pair:
-    return Pair(kind, "two cats", "2 cats" if kept else "a cat", kept)
 
 
 def test_lines_are_the_reasons() -> None:
