@@ -25,6 +25,7 @@ _PAIRED = words(
     """
 )
 _NUMBERED = re.compile(r"(\d+|[^\W\d_]+)-([^\W\d_]+)(?:-[^\W\d_]+)?$")
+_MOST = 4000
 _STOPS = frozenset(".;!?\n:")
 # Things that a colour is named after: "forest green", "sky blue".
 _SHADE_NOUNS = words(
@@ -91,8 +92,11 @@ class Text:
 
 @lru_cache(maxsize=512)
 def read(text: str, grammar: Grammar) -> Text:
-    """Read the phrases of ``text``; what is quoted is left out."""
-    tokens, cased = tokens_of(without_quotes(text), grammar)
+    """Read the phrases of ``text``, of its first 4,000 characters; what is quoted is left out.
+
+    Phrases are compared each with each: longer texts would take minutes.
+    """
+    tokens, cased = tokens_of(without_quotes(text[:_MOST]), grammar)
     found = _Chunker(tokens, cased, grammar).chunk()
     return Text(tuple(tokens), _with_predicates(found, tokens, grammar), grammar)
 

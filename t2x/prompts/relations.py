@@ -28,7 +28,7 @@ _VERB_FORMS = {
     "riding": "ride", "biting": "bite",
 }  # fmt: skip
 DEED = "does "
-_LONGESTDEED = 4  # words between who does it and to whom
+_LONGEST_GAP = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
 _NEAREST = 4  # phrases before a relation of which it may be told
 
@@ -117,7 +117,7 @@ class _Reader:
         """Who does what to whom: "a goose chasing a postman", "a postman chased by a goose"."""
         for one, two in pairwise(self.things):
             gap = self.tokens[one.end : two.start]
-            if not gap or len(gap) > _LONGESTDEED or any(not t[-1].isalnum() for t in gap):
+            if not gap or len(gap) > _LONGEST_GAP or any(not t[-1].isalnum() for t in gap):
                 continue
             if any(t in ("and", "or", "while", "with") for t in gap):
                 continue

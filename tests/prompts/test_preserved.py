@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,14 @@ def test_lines_are_the_reasons() -> None:
         "the number 3 of 'cats' is lost",
         "the number 2 of 'dogs' is lost",
     ]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_long_texts_take_seconds_at_most(kind: str) -> None:
+    prompt, rewrite = (
+        "two cats on a mat, no dog, " * 2000,
+        "a cat under 2 red mats of Paris. " * 2000,
+    )
+    start = time.process_time()
+    KINDS[kind](prompt, rewrite)
+    assert time.process_time() - start < 5
