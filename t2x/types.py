@@ -36,7 +36,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Check:
-    """One test that a rewrite went through; ``reason`` is one line if it has not ``passed``."""
+    """One test that a rewrite went through; ``reason`` is one line if it has not ``passed``, or
+    says what it took to pass ("left out: ...").
+    """
 
     name: str
     passed: bool

@@ -33,6 +33,7 @@ COMMANDS = (
     "rewards",
     "list",
     "bench",
+    "bench checks",
     "bench score",
     "world",
     "world train",
@@ -473,6 +474,35 @@ def test_bench_prints_the_ratio_and_every_reward(t2x, monkeypatch):
     assert code == 0 and "shared_over_single" in out and "laion-v2" in out
     code, out, _ = t2x("bench", "score", "--reward", "clip", "--no-full-size", "--json")
     assert code == 0 and "shared_over_single" not in out and "full_size" not in out
+
+
+def test_bench_checks_prints_precision_and_recall(t2x, tmp_path):
+    rows = [
+        {"kind": "count", "original": "two cats", "rewrite": text, "kept": kept}
+        for text, kept in (("2 cats", True), ("a cat", False), ("nine cats", False))
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    code, out, _ = t2x("bench", "checks", "--pairs", path, "--json")
+    row = json.loads(out)["kinds"]["count"]
+    assert (code, row["n"], row["precision"], row["recall"]) == (0, 3, 1.0, 1.0)
+    code, out, _ = t2x("bench", "checks", "--pairs", path)
+    assert code == 0 and "overall" in out and "1.000 0.34-1.00" in out
+    code, _, err = t2x("bench", "checks", "--pairs", tmp_path / "nowhere")
+    assert code == 1 and "cannot read pairs" in err
+
+
+def test_generate_gives_a_negative_prompt_only_to_who_takes_one(t2x, monkeypatch, tmp_path):
+    def rewrite(self, prompts, *, num_generations=1, seed=0):
+        return [[Rewrite(p, f"{p} in the sun", negative="rain")] for p in prompts]
+
+    monkeypatch.setattr(FakeRewriter, "rewrite", rewrite)
+    options = ("--rewriter", REWRITER[1], *GENERATOR, "--json")
+    _, out, _ = t2x("generate", "a cat", "--out", tmp_path, *options)
+    assert json.loads(out)[0]["negative"] == "rain"
+    monkeypatch.setattr(FakeGenerator, "supports_negative", False, raising=False)
+    _, out, _ = t2x("generate", "a cat", "--out", tmp_path, *options)
+    assert json.loads(out)[0]["negative"] == ""
 
 
 def test_world_train_passes_its_options_on(t2x, monkeypatch):

@@ -1,7 +1,8 @@
-"""``t2x bench``: how fast the parts are on this computer."""
+"""``t2x bench``: how fast the parts are on this computer, and how good the checks are."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,12 +14,46 @@ if TYPE_CHECKING:
 
 __all__ = ["bench"]
 
-bench = typer.Typer(no_args_is_help=True, help="Measure how fast the parts are here.")
+bench = typer.Typer(no_args_is_help=True, help="Measure how fast and how good the parts are here.")
 
 
-@bench.callback()
-def _group() -> None:
-    """Keeps ``score`` a command of its own while it is the only one."""
+@bench.command()
+def checks(
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON lines with kind, original, rewrite, kept; by default those of a checkout."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the checks of a rewrite on labelled pairs: precision and recall of "it is lost".
+
+    Each pair is read by the check of its own kind. The intervals are Wilson's at 95 %.
+    """
+    from t2x.prompts.measure import default_pairs, measure, read_pairs
+
+    result = measure(read_pairs(default_pairs() if pairs is None else pairs))
+    if as_json:
+        print_json(result)
+        return
+    rows = {
+        **result["kinds"],
+        "adversarial": result["adversarial"]["yes"],
+        "not adversarial": result["adversarial"]["no"],
+        **{f"language {name}": row for name, row in result["languages"].items()},
+        "overall": result["overall"],
+    }
+    columns = ("pairs", "n", "lost", "precision, 95 %", "recall, 95 %", "F1")
+    print_table("checks", columns, [_quality(name, row) for name, row in rows.items()])
+
+
+def _quality(name: str, row: dict[str, Any]) -> tuple[object, ...]:
+    def share(key: str) -> str:
+        low, high = row[f"{key}_ci95"]
+        return f"{row[key]:.3f} {low:.2f}-{high:.2f}"
+
+    return name, row["n"], row["lost"], share("precision"), share("recall"), f"{row['f1']:.3f}"
 
 
 @bench.command()

@@ -62,6 +62,9 @@ def generate(
     options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
     given = {key: value for key, value in options.items() if value is not None}
     generator = load_generator(model, **given)
+    from t2x.generators.negatives import usable_negatives
+
+    negatives = usable_negatives(generator, [job[2] for job in jobs]) or [""] * len(jobs)
     rows: list[dict[str, Any]] = [
         {
             "prompt": prompt,
@@ -70,7 +73,7 @@ def generate(
             "seed": number,
             "model": generator.model_id,
         }
-        for prompt, text, negative, number in jobs
+        for (prompt, text, _, number), negative in zip(jobs, negatives, strict=True)
     ]
     with progress() as show:
         for done in _draw(generator, rows, folder, pixels):

@@ -136,6 +136,7 @@ def draw_phase(
 ) -> Drawn:
     """Load, draw both arms from the same seeds, let go. Arms that are the same are drawn once."""
     from t2x.generators.memory import release_memory
+    from t2x.generators.negatives import usable_negatives
     from t2x.registry import load_generator
 
     texts = [(rewrite.original, ""), (rewrite.text, rewrite.negative)][: 1 + rewrite.changed]
@@ -149,7 +150,7 @@ def draw_phase(
         for start in range(0, len(jobs), BATCH):
             steps.say(f"drawing {len(jobs)} pictures with {model.model_id}, {start} done")
             prompts, negatives, numbers = zip(*jobs[start : start + BATCH], strict=True)
-            negative = negatives if any(negatives) else None
+            negative = usable_negatives(model, negatives)
             parts.append(model.generate(prompts, negative=negative, seeds=numbers))
         drawn = Drawn(_joined(parts), model.model_id, settings)
         if isinstance(source, str):

@@ -12,7 +12,16 @@ from t2x.errors import T2XError
 
 OWN_ARGUMENTS = ("prompt", "negative_prompt", "generator", "output_type", "return_dict", "latents")
 
-__all__ = ["call_arguments", "check_prompts", "checked_sampling", "with_size"]
+SHOWN_DEFAULTS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
+
+__all__ = [
+    "call_arguments",
+    "check_prompts",
+    "checked_sampling",
+    "default_arguments",
+    "negative_matters",
+    "with_size",
+]
 
 
 def call_arguments(pipeline: Any) -> dict[str, Any]:
@@ -20,14 +29,44 @@ def call_arguments(pipeline: Any) -> dict[str, Any]:
 
     Raises T2XError for a pipeline that is not driven by a prompt and a random generator.
     """
-    parameters = inspect.signature(type(pipeline).__call__).parameters
-    arguments = {k: p.default for k, p in parameters.items() if p.kind != p.VAR_KEYWORD}
+    arguments = default_arguments(type(pipeline))
     if "prompt" not in arguments or "generator" not in arguments:
         raise T2XError(
             f"{type(pipeline).__name__} takes no prompt or no generator; give a text-to-image or "
             "text-to-video pipeline"
         )
+    return arguments
+
+
+def default_arguments(kind: type) -> dict[str, Any]:
+    """Give the arguments of the call of a class of pipelines with their defaults."""
+    parameters = inspect.signature(kind.__call__).parameters
+    arguments = {k: p.default for k, p in parameters.items() if p.kind != p.VAR_KEYWORD}
     return {k: v for k, v in arguments.items() if k != "self"}
+
+
+def negative_matters(
+    kind: type, arguments: Mapping[str, Any], sampling: Mapping[str, Any], pipeline: Any
+) -> bool:
+    """Whether a negative prompt has any effect: the call takes one and guidance is on.
+
+    Thresholds differ between classes (1 for most, 0 for Z-Image), and distilled models take the
+    scale as an input instead: the class's own property is asked of ``pipeline``, the loaded one or
+    anything with the same parts.
+    """
+    if "negative_prompt" not in arguments:
+        return False
+    settings = {**{k: arguments[k] for k in SHOWN_DEFAULTS if k in arguments}, **sampling}
+    if "true_cfg_scale" in settings:
+        return bool(settings["true_cfg_scale"] > 1)
+    scale = settings.get("guidance_scale")
+    if scale is None:
+        return False
+    pipeline._guidance_scale = scale
+    own = getattr(kind, "do_classifier_free_guidance", None)
+    if isinstance(own, property) and own.fget is not None:
+        return bool(own.fget(pipeline))
+    return bool(scale > 1)
 
 
 def checked_sampling(

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from t2x.devices import resolve_device
 from t2x.errors import T2XError
 from t2x.generators.calls import (
+    SHOWN_DEFAULTS,
     call_arguments,
     check_prompts,
     checked_sampling,
+    negative_matters,
     with_size,
 )
 from t2x.generators.folders import base_of, folder_settings
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SMALL_MODEL = 100_000_000  # parameters; below it a batch of 32 is cheap on any machine
-SHOWN_DEFAULTS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
-
 __all__ = ["DiffusionGenerator"]
 
 
@@ -175,18 +175,7 @@ class DiffusionGenerator:
     @property
     def supports_negative(self) -> bool:
         """Whether a negative prompt has any effect: the call takes one and guidance is on."""
-        if "negative_prompt" not in self._arguments:
-            return False
-        settings = self.settings()
-        if "true_cfg_scale" in settings:
-            return bool(settings["true_cfg_scale"] > 1)
-        scale = settings.get("guidance_scale")
-        if scale is None:
-            return False
-        # Thresholds differ (1 for most, 0 for Z-Image), and distilled models take the scale as an
-        # input instead; the pipeline's own property knows.
-        self.pipeline._guidance_scale = scale
-        return bool(getattr(self.pipeline, "do_classifier_free_guidance", scale > 1))
+        return negative_matters(self._class, self._arguments, self.sampling, self.pipeline)
 
     def settings(
         self, *, size: tuple[int, int] | None = None, num_frames: int | None = None

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NEEDED = (INDEX_FILE, "tokenizer*/*")  # of a repository on the hub
+# Of a repository on the hub: tokenizers, and what tells of guidance (t2x.generators.negatives).
+NEEDED = (INDEX_FILE, "tokenizer*/*", "unet/config.json", "transformer/config.json")
 
-__all__ = ["token_budget"]
+__all__ = ["stored_class", "token_budget"]
 
 
 def token_budget(generator: str | Path | Generator) -> TokenBudget | None:
@@ -59,20 +60,29 @@ def _warn(name: str, reason: str) -> None:
 
 def _stored_budget(source: str) -> TokenBudget:
     """Read tokenizers, class and sampling settings of a folder or hub id."""
-    import diffusers
-
+    folder, kind = stored_class(source)
     local = Path(source).is_dir()
-    whole = (base_of(source) if local else None) or source
-    folder = Path(whole) if Path(whole).is_dir() else _snapshot(whole)
-    index = read_object(folder / INDEX_FILE)
-    kind = getattr(diffusers, str(index.get("_class_name")), None)
-    if not isinstance(kind, type):
-        raise T2XError(f"{index.get('_class_name')!r} is no pipeline of diffusers")
-    tokenizers = _tokenizers(folder, index)
+    tokenizers = _tokenizers(folder, read_object(folder / INDEX_FILE))
     if not tokenizers:
         raise T2XError("it has no tokenizer that could be asked")
     sampling: Mapping[str, Any] = folder_settings(source) if local else {}
     return TokenBudget(token_limits(tokenizers, pipeline=kind, sampling=sampling))
+
+
+def stored_class(source: str) -> tuple[Path, type]:
+    """Give the folder that holds the whole pipeline of a folder or hub id, and its class.
+
+    Raises T2XError if that is no class of diffusers.
+    """
+    import diffusers
+
+    whole = (base_of(source) if Path(source).is_dir() else None) or source
+    folder = Path(whole) if Path(whole).is_dir() else _snapshot(whole)
+    name = str(read_object(folder / INDEX_FILE).get("_class_name"))
+    kind = getattr(diffusers, name, None)
+    if not isinstance(kind, type):
+        raise T2XError(f"{name!r} is no pipeline of diffusers")
+    return folder, kind
 
 
 def _snapshot(repository: str) -> Path:

@@ -191,7 +191,7 @@ def _record(line: Line, answer: Sequence[Rewrite]) -> Record:
 def _rewrite_record(item: Rewrite) -> Record:
     """Give the fields of a rewrite that a reader of the output needs."""
     fields = asdict(item)
-    fields["checks"] = [check for check in fields["checks"] if not check["passed"]]
+    fields["checks"] = [c for c in fields["checks"] if c["reason"] or not c["passed"]]
     return {key: value for key, value in fields.items() if key not in ("original", "raw")}
 
 

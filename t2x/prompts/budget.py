@@ -76,6 +76,15 @@ class TokenBudget:
             _count(name, tok, limit, text) for name, (tok, limit) in self._encoders.items()
         )
 
+    def fits(self, text: str) -> bool:
+        """Whether at least one encoder sees the whole of ``text``."""
+        counts = self.count(text)
+        return not counts or not all(c.truncated for c in counts)
+
+    def lost(self, text: str) -> tuple[str, ...]:
+        """What of ``text`` each encoder that cuts it will not see."""
+        return tuple(c.lost for c in self.count(text) if c.truncated)
+
 
 def token_limits(
     tokenizers: Mapping[str, Any], *, pipeline: type, sampling: Mapping[str, Any]

@@ -17,11 +17,11 @@ from importlib.util import find_spec
 from itertools import pairwise, takewhile
 from pathlib import Path
 
-from t2x.prompts.constraints import stem
+from t2x.prompts.forms import stem
 
 log = logging.getLogger(__name__)
 
-__all__ = ["closest", "is_part", "is_word", "root"]
+__all__ = ["closest", "is_part", "is_word", "rank_of", "root"]
 
 _VOCABULARY = "bpe_simple_vocab_16e6.txt.gz"
 _MERGES = 25_000  # lines of the file that are read, most frequent first; slips are among the rest
@@ -34,6 +34,11 @@ def is_word(word: str) -> bool:
     """Whether ``word``, lower case, is English in some form; rare words are not known."""
     whole, stems = _words()
     return word in whole or stem(word) in stems
+
+
+def rank_of(word: str) -> int | None:
+    """Place of a lower-case ``word`` among CLIP's, the most frequent first; None if it has none."""
+    return _ranks().get(word)
 
 
 def closest(word: str, known: Sequence[str], *, similar: float) -> str | None:
@@ -86,16 +91,31 @@ def root(word: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _words() -> tuple[frozenset[str], frozenset[str]]:
-    """Words and their stems; none, with a line in the log, if open_clip no longer brings them."""
+def _pairs() -> list[list[str]]:
+    """Pieces that CLIP's tokenizer joins, most frequent first; none without its vocabulary."""
     spec = find_spec("open_clip")
     path = Path(spec.origin or "").parent / _VOCABULARY if spec is not None else None
     if path is None or not path.is_file():
         message = "the installed open_clip has no %s: any word of a prompt may count as misspelt"
         log.warning(message, _VOCABULARY)
-        return frozenset(), frozenset()
+        return []
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        pairs = [line.split() for line in file.read().split("\n")[1 : _MERGES + 1]]
+        return [line.split() for line in file.read().split("\n")[1 : _MERGES + 1]]
+
+
+@lru_cache(maxsize=1)
+def _ranks() -> dict[str, int]:
+    found: dict[str, int] = {}
+    for rank, (first, last) in enumerate(_pairs()):
+        if last.endswith("</w>"):
+            found.setdefault(first + last.removesuffix("</w>"), rank)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _words() -> tuple[frozenset[str], frozenset[str]]:
+    """Words and their stems; none, with a line in the log, if open_clip no longer brings them."""
+    pairs = _pairs()
     found = {first + last.removesuffix("</w>") for first, last in pairs if last.endswith("</w>")}
     whole = frozenset(_without_endings(sorted(filter(str.isalpha, found)), pairs))
     return whole, frozenset(map(stem, whole))

@@ -1,9 +1,13 @@
-"""Word tables behind ``t2x.prompts.constraints``: numbers, colours, styles, empty words."""
+"""English word tables of the checks: numbers, colours, styles, empty words.
+
+Which words name one thing, and what says that something is absent: ``t2x.prompts.synonyms``.
+"""
 
 from __future__ import annotations
 
 __all__ = [
     "COLOUR_FAMILIES",
+    "COLOUR_THINGS",
     "COUNTING_WORDS",
     "IRREGULAR_PLURALS",
     "MULTIPLES",
@@ -12,10 +16,13 @@ __all__ = [
     "SOFT_NUMBERS",
     "STOP_WORDS",
     "STYLE_FAMILY",
+    "TELLING_COLOURS",
+    "words",
 ]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """Split a table of words."""
     return frozenset(text.split())
 
 
@@ -39,6 +46,13 @@ NUMBER_WORDS: dict[str, int] = COUNTING_WORDS | {
     "triplets": 3,
     "quartet": 4,
     "quintet": 5,
+    "twosome": 2,
+    "foursome": 4,
+    "quadruplets": 4,
+    "sextet": 6,
+    "septet": 7,
+    "octet": 8,
+    "zero": 0,
     "dozen": 12,
     "hundred": 100,
     "thousand": 1000,
@@ -58,20 +72,96 @@ IRREGULAR_PLURALS = {
     "oxen": "ox",
     "teeth": "tooth",
     "women": "woman",
+    "people": "person",
+    "knives": "knife",
+    "wives": "wife",
+    "lives": "life",
+    "leaves": "leaf",
+    "wolves": "wolf",
+    "shelves": "shelf",
+    "loaves": "loaf",
+    "calves": "calf",
+    "elves": "elf",
+    "halves": "half",
+    "scarves": "scarf",
+    "thieves": "thief",
+    "dice": "die",
+    "cacti": "cactus",
+    "fungi": "fungus",
+    "octopi": "octopus",
+    "fishermen": "fisherman",
+    "firemen": "fireman",
+    "policemen": "policeman",
+    "snowmen": "snowman",
+    "businessmen": "businessman",
+    "grandchildren": "grandchild",
 }
 
+# Each family with the names that may stand for it; a name in two families may stand for either.
 _COLOURS = {
-    "red": "red crimson scarlet ruby maroon burgundy vermilion cherry",
-    "orange": "orange amber tangerine apricot",
-    "yellow": "yellow golden lemon mustard canary",
-    "green": "green emerald jade lime olive teal mint",
-    "blue": "blue azure navy cobalt sapphire indigo cyan turquoise teal",
-    "purple": "purple violet lavender lilac indigo mauve plum",
-    "pink": "pink magenta fuchsia rose salmon",
-    "brown": "brown chocolate tan chestnut beige bronze",
-    "black": "black ebony jet onyx charcoal",
-    "white": "white ivory snowy alabaster",
-    "grey": "grey gray silver slate charcoal ashen",
+    "red": """
+        red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red
+        wine-red fire-engine-red reddish redhead vermeil cinnabar poppy crimson scarlet ruby
+        maroon burgundy vermilion vermillion cherry carmine cardinal garnet rust auburn
+        russet brick claret oxblood
+    """,
+    "orange": """
+        orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber
+        tangerine apricot coral peach ginger pumpkin rust copper vermilion terracotta
+    """,
+    "yellow": """
+        yellow lemony straw-coloured sunny-yellow jonquil citrine topaz xanthic maize corn
+        butter golden-yellow towheaded buttercup primrose daffodil amber-yellow platinum
+        straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre
+        amber sunflower honey flaxen
+    """,
+    "green": """
+        green greenery-green fern kelly bottle-green forest-green sea-green lime-green
+        pea-green jade-green mossy viridescent malachite-green shamrock spruce pine-green
+        seafoam verdigris celadon peridot greenish emerald jade lime olive teal mint sage
+        turquoise chartreuse moss malachite viridian aquamarine verdant pistachio khaki
+    """,
+    "blue": """
+        blue sky-blue steel-blue powder-blue ice-blue midnight-blue prussian baby-blue
+        electric-blue bluebell wedgwood lapis cornflower royal-blue teal-blue bluish azure
+        navy cobalt sapphire indigo cyan turquoise teal cerulean aqua aquamarine ultramarine
+        periwinkle denim
+    """,
+    "purple": """
+        purple violaceous wine grape heather mulberry royal-purple orchid wisteria thistle
+        heliotrope purplish violet lavender lilac indigo mauve plum magenta amethyst
+        aubergine eggplant periwinkle burgundy
+    """,
+    "pink": """
+        pink rose-pink bubblegum-pink hot-pink shell-pink carnation flamingo cerise
+        rose-coloured peachy candyfloss pinkish magenta fuchsia rose salmon coral blush
+        peach rosy
+    """,
+    "brown": """
+        brown nut-brown mocha chocolatey tawny fawn bay ginger-brown hazelnut cocoa tobacco
+        brunet earthen sepia-brown copper-brown brownish chocolate tan chestnut beige bronze
+        russet umber sepia mahogany hazel caramel coffee khaki auburn taupe cinnamon copper
+        brunette sienna walnut terracotta
+    """,
+    "black": """
+        black jet-black coal-black raven-black ink-black soot-black sooty black-as-coal ebon
+        night-black swarthy pitch-black coal blackish ebony jet onyx charcoal raven obsidian
+        inky sable
+    """,
+    "white": """
+        white off-white bone-white chalk-white lily-white hoary bleached whitewashed
+        snowy-white albino cream-white blanched eggshell porcelain snow-white milk-white
+        chalky whitish ivory snowy alabaster cream pearl milky pearly bone chalk
+    """,
+    "grey": """
+        grey steel-grey silver-grey ash-grey smoky leaden iron-grey stone-grey dove-grey
+        pewter-grey slate-grey salt-and-pepper gray greyish grayish silver slate charcoal
+        ashen pewter gunmetal ash graphite silvery taupe
+    """,
+    "beige": "beige sandy oatmeal buff fawn cream tan sand khaki ecru ivory",
+    "gold": "gold golden-hued aureate burnished-gold golden gilded gilt",
+    "silver": "silver silver-plated silvered argent chrome silvery",
+    "turquoise": "turquoise teal aqua aquamarine cyan",
 }
 COLOUR_FAMILIES: dict[str, frozenset[str]] = {
     word: frozenset(family for family, names in _COLOURS.items() if word in names.split())
@@ -79,12 +169,49 @@ COLOUR_FAMILIES: dict[str, frozenset[str]] = {
     for word in words.split()
 }
 # Nouns as often as colours: they satisfy a colour, but don't demand one.
-SOFT_COLOURS = _words(
+SOFT_COLOURS = words(
     """
     cherry amber lime olive mint plum rose salmon chocolate tan chestnut bronze jet slate charcoal
     ruby emerald jade sapphire golden silver lemon canary tangerine apricot snowy lavender mustard
+    grape wine orchid thistle heather mulberry carnation flamingo fern spruce shamrock corn maize
+    butter topaz citrine flame carrot marigold smoky leaden sandy buff bay fawn tawny cocoa mocha
+    tobacco hazelnut eggshell porcelain earthen chrome kelly bluebell prussian wisteria sooty mossy
+    peachy ruddy buttercup primrose daffodil platinum straw lapis cornflower coal poppy redhead
+    gold coral peach ginger pumpkin rust copper cardinal garnet brick sage moss aqua denim honey
+    sunflower saffron pearl cream bone chalk ash raven obsidian onyx ivory ebony sable hazel caramel
+    coffee cinnamon walnut mahogany sand blush amethyst aubergine eggplant pistachio pewter graphite
+    terracotta gilded gilt silvery milky rosy verdant inky sepia turquoise claret sienna malachite
     """
 )
+# Of these the ones that ask for the colour all the same when they stand before a noun.
+TELLING_COLOURS = words(
+    """
+    golden silver emerald ruby jade sapphire amber charcoal slate lavender ivory turquoise gold
+    leaden ruddy tawny smoky coral cream ebony sage obsidian terracotta peach olive
+    """
+)
+
+# Things by which a colour is told: "the colour of ripe lemons", "tomato-coloured".
+_COLOUR_THINGS = {
+    "red": "blood tomato cherry strawberry poppy brick fire raspberry wine rose ruby lobster",
+    "white": "snow milk chalk cotton cloud bone ivory pearl swan cream marble",
+    "black": "ink coal night soot tar pitch raven ebony midnight oil",
+    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry",
+    "green": "grass moss leaf lime pea bottle emerald jade fern olive mint apple",
+    "yellow": "lemon sun buttercup banana corn straw canary butter mustard sunflower daffodil",
+    "purple": "plum grape lavender aubergine lilac amethyst eggplant",
+    "pink": "flamingo bubblegum rose candyfloss salmon cherry-blossom peony",
+    "brown": "chocolate coffee mud earth chestnut toffee caramel cinnamon walnut",
+    "grey": "ash smoke slate stone steel lead storm elephant dove mouse",
+    "orange": "carrot pumpkin tangerine apricot rust flame",
+    "gold": "gold honey",
+    "silver": "silver moon",
+}
+COLOUR_THINGS: dict[str, frozenset[str]] = {
+    word: frozenset(family for family, names in _COLOUR_THINGS.items() if word in names.split())
+    for names in _COLOUR_THINGS.values()
+    for word in names.split()
+}
 
 _STYLES = {
     "drawing": "line art|lineart|line drawing|pencil drawing|pencil sketch|sketch|charcoal drawing"
@@ -103,7 +230,7 @@ STYLE_FAMILY: dict[str, str] = {
     word: family for family, words in _STYLES.items() for word in words.split("|")
 }
 
-STOP_WORDS = _words(
+STOP_WORDS = words(
     """
     a an the and or of in on at to for with by from into onto over under is are was were be been
     being it its this that these those there here as who which whose what some any i you he she they

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import FREE_ENGLISH, Domain
-from t2x.prompts.constraints import affirmed, numbers, stem, without_idioms
+from t2x.prompts.forms import stem
+from t2x.prompts.negations import affirmed, without_idioms
+from t2x.prompts.numerals import numbers
 from t2x.prompts.spelling import closest
 from t2x.prompts.words import NUMBER_WORDS
 

@@ -20,7 +20,10 @@ from t2x.prompts.checks import (
     says_the_same,
     tidy,
 )
+from t2x.prompts.forms import content_words
+from t2x.prompts.negations import dropped
 from t2x.prompts.protect import Protected, protect
+from t2x.prompts.shorten import shortened, user_first
 from t2x.types import Check, Rewrite, Rewriter, Status
 
 if TYPE_CHECKING:
@@ -42,11 +45,15 @@ class Guarded:
         rewriter: what proposes.
         checks: functions of ``t2x.prompts.checks``, in order; all run and all are reported.
         budget: token limits of the generator; counts go into ``Rewrite.scores`` as
-            ``tokens/ENCODER`` and ``limit/ENCODER``.
+            ``tokens/ENCODER`` and ``limit/ENCODER``. A rewrite that no encoder reads to its end
+            loses whole clauses, added ones first, and a check named ``shortened`` tells which.
         similarity: meaning of two texts compared, in [0, 1]; a second chance for rewrites that
             share few words with the prompt.
         domain: how the rewriter's world calls things, read before a translation is taken for a
             loss; None is the rewriter's own attribute ``domain``, if it has one.
+        negatives: whether the generator takes a negative prompt; None is unknown. What the user
+            ruled out and a rewrite leaves out moves to ``Rewrite.negative``, unless this is False:
+            then the text has to say it, and a rewriter's own negative prompt is left out.
     """
 
     def __init__(
@@ -57,19 +64,23 @@ class Guarded:
         budget: TokenBudget | None = None,
         similarity: Callable[[str, str], float] | None = None,
         domain: Domain | None = None,
+        negatives: bool | None = None,
     ) -> None:
         self.rewriter = rewriter
         self.model_id = rewriter.model_id
         self._checks = tuple(checks)
         self.budget = budget
+        self.negatives = negatives
         self._similarity = similarity
         own: Domain = getattr(rewriter, "domain", FREE_ENGLISH)
         self._domain = domain or own
 
-    def within(self, budget: TokenBudget | None) -> Self:
-        """Give the same guard with the token limits of another generator."""
+    def within(self, budget: TokenBudget | None, *, negatives: bool | None = None) -> Self:
+        """Give the same guard with the token limits of another generator, and whether that takes a
+        negative prompt.
+        """
         changed = copy(self)
-        changed.budget = budget
+        changed.budget, changed.negatives = budget, negatives
         return changed
 
     def rewrite(
@@ -131,13 +142,14 @@ class Guarded:
             p.original if says_the_same(p.original, a) else a
             for p, a in zip(parts, map(_one_paragraph, parts), strict=True)
         ]
-        negative = ", ".join(dict.fromkeys(p.negative for p in parts if p.negative.strip()))
+        negative = self._negative(parts, answers)
         if all(p.original == a for p, a in zip(parts, answers, strict=True)) and not negative:
             return self._give_back(
                 base, "unchanged", (*before, Check("content_added", False, "adds nothing"))
             )
+        answers, short = self._within_budget(protected, answers)
         text = protected.restore(answers)
-        checks = (*before, *self._run(protected, answers, text=text, negative=negative))
+        checks = (*before, *self._run(protected, answers, text=text, negative=negative), *short)
         if all(check.passed for check in checks):
             return replace(
                 base,
@@ -148,6 +160,45 @@ class Guarded:
                 scores=_scores(parts) | self._counts(text),
             )
         return self._give_back(base, "reverted", checks)
+
+    def _within_budget(
+        self, protected: Protected, answers: list[str]
+    ) -> tuple[list[str], tuple[Check, ...]]:
+        """Leave out what the rewriter added until an encoder sees all, and put the user's content
+        first for those that don't; a check tells what was left out.
+        """
+        budget = self.budget
+        if budget is None or not budget.lost(protected.restore(answers)):
+            return answers, ()
+        fitted = list(answers)
+        out: list[str] = []
+        for at, source in reversed([*enumerate(protected.sources)]):
+
+            def fits(answer: str, at: int = at) -> bool:
+                return budget.fits(protected.restore([*fitted[:at], answer, *fitted[at + 1 :]]))
+
+            fitted[at], left_out = shortened(fitted[at], source, fits)
+            out += left_out
+        if len(fitted) == 1 and budget.lost(protected.restore(fitted)):
+            fitted = [_user_first(fitted[0], protected, budget)]
+        if not out:
+            return fitted, ()
+        counts = "; ".join(f"{c.encoder} reads {c.limit} tokens" for c in budget.count(""))
+        note = f"left out: {'; '.join(map(repr, out))} ({counts})"
+        return fitted, (Check("shortened", True, note),)
+
+    def _negative(self, parts: list[Rewrite], answers: list[str]) -> str:
+        """The rewriter's negative prompts and what its texts no longer rule out; nothing for a
+        generator that takes none.
+        """
+        if self.negatives is False:
+            return ""
+        found = [p.negative for p in parts if p.negative.strip()]
+        if self._domain.differs is None:  # in a closed world, leaving out is ruling out
+            said = " ".join(found)
+            moved = (dropped(p.original, a) for p, a in zip(parts, answers, strict=True))
+            found += [word for words in moved for word in words if word not in said]
+        return ", ".join(dict.fromkeys(found))
 
     def _run(
         self, protected: Protected, answers: list[str], *, text: str, negative: str
@@ -186,6 +237,19 @@ def _places(pictures: Any, number: int) -> Sequence[int]:
     if len(pictures) != number:
         raise T2XError(f"{number} prompts but {len(pictures)} pictures; give one per prompt")
     return range(number)
+
+
+def _user_first(answer: str, protected: Protected, budget: TokenBudget) -> str:
+    """The answer in another order if encoders then cut less of what the user said."""
+    source = protected.sources[0]
+    wanted = set(content_words(source))
+
+    def unseen(text: str) -> int:
+        return sum(len(wanted & set(content_words(cut))) for cut in budget.lost(text))
+
+    other = user_first(answer, source)
+    better = unseen(protected.restore([other])) < unseen(protected.restore([answer]))
+    return other if better else answer
 
 
 def _scores(parts: list[Rewrite]) -> dict[str, float]:

@@ -29,7 +29,7 @@ def load_guarded(
     generator: str | Path | Generator | None = None,
     budget: TokenBudget | None = None,
     checks: Sequence[CheckFunction] | None = None,
-    similarity: Callable[[str, str], float] | None = None,
+    similarity: str | Path | Callable[[str, str], float] | None = None,
     domain: Domain | None = None,
     target: str | Target | None = None,
 ) -> Guarded:
@@ -39,11 +39,13 @@ def load_guarded(
         rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
             and takes none but ``generator``, whose limits it gets if it has no budget.
         generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
-            limits, which are read from its tokenizers alone. A name of
-            ``t2x.rewriters.targets.TARGETS`` is a kind of generator, whose limits are not counted.
+            limits, which are read from its tokenizers alone, and gets a negative prompt only if it
+            takes one. A name of ``t2x.rewriters.targets.TARGETS`` is a kind of generator, whose
+            limits are not counted.
         budget: those limits themselves; overrides ``generator``.
         checks: see ``Guarded``; None is ``DEFAULT_CHECKS``.
-        similarity: see ``Guarded``.
+        similarity: see ``Guarded``; a string or path is what ``load_similarity`` takes
+            ("minilm"). None compares words only.
         domain: how the rewriter's world calls things. None is the rewriter's own attribute
             ``domain``: rewriters of the emoji world have one (``t2x.rewriters.domain``), or the
             guard would take "the animal with a trunk" -> "an elephant" for a loss.
@@ -51,8 +53,10 @@ def load_guarded(
             ``generator`` reads, if it is a known one. Only rewriters that follow instructions can
             change it; one that was trained on a format keeps that.
     """
+    from t2x.generators.negatives import takes_negative
     from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
+    from t2x.rewriters.similarity import load_similarity
 
     model = load_rewriter(rewriter)
     kind = target_named(target) if isinstance(target, str) else target
@@ -76,11 +80,19 @@ def load_guarded(
             )
         if model.budget is not None or generator is None:
             return model
-        return model.within(token_budget(generator))
+        return model.within(token_budget(generator), negatives=takes_negative(generator))
     restyle = getattr(model, "for_target", None)
     if kind is not None and restyle is not None:
         model = restyle(kind)
     if budget is None and generator is not None:
         budget = token_budget(generator)
-    checks = DEFAULT_CHECKS if checks is None else checks
-    return Guarded(model, checks=checks, budget=budget, similarity=similarity, domain=domain)
+    if isinstance(similarity, (str, Path)):
+        similarity = load_similarity(similarity)
+    return Guarded(
+        model,
+        checks=DEFAULT_CHECKS if checks is None else checks,
+        budget=budget,
+        similarity=similarity,
+        domain=domain,
+        negatives=None if generator is None else takes_negative(generator),
+    )

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.evaluation.intervals import bootstrap_mean, paired_difference, stratified_mean
+from t2x.generators.negatives import usable_negatives
 from t2x.world.captions import STYLES, caption, dense_prompt
 from t2x.world.judge import judge_pictures
 from t2x.world.prompts import (
@@ -43,7 +44,8 @@ log = logging.getLogger(__name__)
 
 Array: TypeAlias = "NDArray[np.floating[Any]]"
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # stage, done, total
-Writer: TypeAlias = "Callable[[Sequence[UserPrompt]], list[str]]"
+# What an arm writes for each prompt: a text, or one with its negative prompt.
+Writer: TypeAlias = "Callable[[Sequence[UserPrompt]], Sequence[str | tuple[str, str]]]"
 
 
 @dataclass
@@ -79,10 +81,10 @@ def _load_arm(name: str, generator: Generator, seed: int) -> tuple[Writer, Count
         ), statuses
     rewriter = _load_rewriter(name, generator)
 
-    def write(prompts: Sequence[UserPrompt]) -> list[str]:
+    def write(prompts: Sequence[UserPrompt]) -> list[tuple[str, str]]:
         rewrites = [row[0] for row in rewriter.rewrite([p.text for p in prompts], seed=seed)]
         statuses.update(r.status for r in rewrites)
-        return [r.text for r in rewrites]
+        return [(r.text, r.negative) for r in rewrites]
 
     return write, statuses
 
@@ -113,23 +115,24 @@ def run_arms(
 
     Arms with the same text for a prompt share its picture, since the noise is the same too.
     """
-    texts, rewriting = {}, {}
+    texts: dict[str, list[tuple[str, str]]] = {}
+    rewriting: dict[str, float] = {}
     for name, write in writers.items():
         start = time.perf_counter()
-        texts[name] = write(prompts)
+        texts[name] = [w if isinstance(w, tuple) else (w, "") for w in write(prompts)]
         rewriting[name] = (time.perf_counter() - start) / max(len(prompts), 1)
-    wanted = dict.fromkeys((i, text) for rows in texts.values() for i, text in enumerate(rows))
+    wanted = dict.fromkeys((i, *text) for rows in texts.values() for i, text in enumerate(rows))
     judged, seconds = _judged(list(wanted), prompts, generator, seed, batch_size, progress)
     scores = {}
     for name, rows in texts.items():
-        keys = list(enumerate(rows))
+        keys = [(i, *row) for i, row in enumerate(rows)]
         correct = np.array([judged[key] for key in keys])
         mean_seconds = float(np.mean([seconds[key] for key in keys])) if keys else float("nan")
-        scores[name] = ArmScores(rows, correct, mean_seconds, rewriting[name])
+        scores[name] = ArmScores([text for text, _ in rows], correct, mean_seconds, rewriting[name])
     return scores
 
 
-Key: TypeAlias = "tuple[int, str]"
+Key: TypeAlias = "tuple[int, str, str]"
 
 
 def _judged(
@@ -140,17 +143,19 @@ def _judged(
     batch_size: int,
     progress: Progress | None,
 ) -> tuple[dict[Key, float], dict[Key, float]]:
-    """For each (prompt index, text): whether its picture is right, and the seconds to draw it."""
+    """For each (prompt index, text, negative): whether its picture is right, and the seconds."""
     correct: dict[Key, float] = {}
     seconds: dict[Key, float] = {}
     for begin in range(0, len(keys), batch_size):
         batch = keys[begin : begin + batch_size]
         start = time.perf_counter()
         media = generator.generate(
-            [text for _, text in batch], seeds=[picture_seed(seed, i) for i, _ in batch]
+            [text for _, text, _ in batch],
+            negative=usable_negatives(generator, [negative for *_, negative in batch]),
+            seeds=[picture_seed(seed, i) for i, *_ in batch],
         )
         spent = (time.perf_counter() - start) / len(batch)
-        verdicts = judge_pictures([prompts[i].scene for i, _ in batch], media)
+        verdicts = judge_pictures([prompts[i].scene for i, *_ in batch], media)
         for key, verdict in zip(batch, verdicts, strict=True):
             correct[key] = float(verdict.correct)
             seconds[key] = spent

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from t2x.prompts.constraints import negated, stem
+from t2x.prompts.forms import stem
+from t2x.prompts.negations import negated
 from t2x.scoring.vlm_encoder import Question
 from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import RIDDLES

@@ -87,7 +87,8 @@ def test_of_a_hub_id_only_tokenizers_are_fetched(tmp_path, monkeypatch):
         "huggingface_hub.snapshot_download", lambda *a, **k: asked.append((a, k)) or str(folder)
     )
     assert limits(token_budget("owner/model")) == {"tokenizer": 33}
-    wanted = {"allow_patterns": ["model_index.json", "tokenizer*/*"]}
+    configs = ["unet/config.json", "transformer/config.json"]
+    wanted = {"allow_patterns": ["model_index.json", "tokenizer*/*", *configs]}
     assert asked == [(("owner/model",), wanted)]
 
 

@@ -66,6 +66,7 @@ def test_without_a_vocabulary_every_word_may_be_misspelt(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(spelling, "find_spec", lambda name: None)
+    monkeypatch.setattr(spelling, "_pairs", spelling._pairs.__wrapped__)
     monkeypatch.setattr(spelling, "_words", spelling._words.__wrapped__)
     assert not is_word("horse") and closest("horse", ["house"], similar=0.8) == "house"
     assert "any word of a prompt may count as misspelt" in caplog.text

@@ -12,7 +12,7 @@ import torch
 from t2x.errors import T2XError, UnknownNameError
 from t2x.types import Media
 from t2x.world.captions import STYLES, dense_prompt
-from t2x.world.evaluate import evaluate_arms, picture_seed, style_scores
+from t2x.world.evaluate import evaluate_arms, picture_seed, run_arms, style_scores
 from t2x.world.prompts import held_out_prompts, validation_prompts
 from t2x.world.render import render_scene
 from t2x.world.scene import TASKS, Group, Scene
@@ -52,6 +52,27 @@ def oracle() -> Oracle:
 @pytest.fixture(scope="module")
 def result(oracle: Oracle) -> dict:
     return evaluate_arms(("raw", "none", "dense", "rules"), N, SEED, generator=oracle, batch_size=8)
+
+
+def test_negative_prompts_are_drawn_with(oracle: Oracle) -> None:
+    """Arms that differ in the negative prompt alone are two pictures."""
+    given: list[list[str] | None] = []
+
+    class Draws(Oracle):
+        def generate(self, prompts, *, negative=None, seeds, **options):  # type: ignore[no-untyped-def]
+            given.append(negative)
+            return super().generate(prompts, seeds=seeds, **options)
+
+    prompts = held_out_prompts(N, SEED)[:2]
+    writers = {
+        "plain": lambda rows: [p.text for p in rows],
+        "without": lambda rows: [(p.text, "dogs") for p in rows],
+    }
+    scores = run_arms(writers, prompts, Draws(oracle.scenes), seed=SEED)
+    assert given == [["", "", "dogs", "dogs"]]
+    assert scores["without"].texts == scores["plain"].texts == [p.text for p in prompts]
+    run_arms({"plain": writers["plain"]}, prompts, Draws(oracle.scenes), seed=SEED)
+    assert given[1] is None
 
 
 def test_scores_follow_the_pictures(result: dict) -> None:

