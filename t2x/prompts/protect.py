@@ -33,6 +33,8 @@ _WEIGHTED = (
     "settings",
 )  # fmt: skip
 
+_BRACKETS = ("\\(", "\\)")  # escapes that protect no words
+
 
 @dataclass(frozen=True)
 class Protected:
@@ -118,6 +120,8 @@ class Protected:
         most = least | restore.occurrences(names, self.original)
         found = restore.occurrences(names, text)
         wrong = [name for name in names if not least[name] <= found[name] <= most[name]]
+        if self.weighted:  # brackets outside of any span are escaped in a new text
+            wrong = [n for n in wrong if n not in _BRACKETS or found[n] < least[n]]
         own = set(restore.stand_ins_in(self.names, self.original))
         invented = dict.fromkeys(restore.stand_ins_in(self.names, text))
         return wrong + [name for name in invented if name not in own]

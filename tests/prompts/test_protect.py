@@ -291,3 +291,11 @@ def test_what_goes_to_the_end_follows_the_punctuation() -> None:
     guarded = protect("a cat, (dramatic:1.2)")
     assert guarded.restore(["A cat."]) == "A cat. (dramatic:1.2)"
     assert guarded.restore(["A cat"]) == "A cat, (dramatic:1.2)"
+
+
+def test_a_lone_bracket_of_the_user_is_escaped_and_counts_as_no_second_escape() -> None:
+    prompt = protect("a cat\\((")
+    text = prompt.restore([f"a calm view: {prompt.sources[0]}"])
+    assert text.count("\\(") == 2
+    assert prompt.broken(text) == []
+    assert prompt.broken("a calm view: a cat") != []
