@@ -47,6 +47,11 @@ REWRITERS = {
     "emoji-rewriter": _ANY_REWRITER,
     "none": "t2x.rewriters.identity:IdentityRewriter",
     "rules": "t2x.world.rules:RulesRewriter",
+    "search:best-of-n": "t2x.search.loading:best_of_n",
+    "search:cooperative": "t2x.search.loading:cooperative",
+    "search:critique-refine": "t2x.search.loading:critique_refine",
+    "search:evolution": "t2x.search.loading:evolution",
+    "search:reflective": "t2x.search.loading:reflective",
     "smollm2": _ANY_REWRITER,
 }
 GENERATORS = {

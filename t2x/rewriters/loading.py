@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
@@ -46,6 +46,8 @@ def load_guarded(
     from t2x.registry import load_rewriter
 
     model = load_rewriter(rewriter)
+    if getattr(model, "guards_itself", False):  # a search: each candidate, before it is drawn
+        return cast("Guarded", model)
     if isinstance(model, Guarded):
         own = {"budget": budget, "checks": checks, "similarity": similarity, "domain": domain}
         if given := [name for name, value in own.items() if value is not None]:

@@ -1,0 +1,75 @@
+"""Searches by name: what ``load_rewriter("search:evolution", ...)`` and ``t2x search`` give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import UnknownNameError
+from t2x.search.best_of_n import BestOfN
+from t2x.search.cooperative import Cooperative
+from t2x.search.critique_refine import CritiqueRefine
+from t2x.search.evolution import Evolution
+from t2x.search.reflective import Reflective
+from t2x.search.rewriter import Method, SearchRewriter
+
+if TYPE_CHECKING:
+    from t2x.types import Generator, RewardModel, Rewriter
+
+__all__ = ["METHODS", "REWARDS", "load_search", "make_method"]
+
+REWARDS = ("clip",)  # of the embedded rewards the one that tells right pictures from wrong best
+
+
+def _reflective(inspector: Any = "align", **options: Any) -> Method:
+    return Reflective(_inspector(inspector), **options)
+
+
+def _critique_refine(critic: Any = "critique", **options: Any) -> Method:
+    return CritiqueRefine(_inspector(critic), **options)
+
+
+def _inspector(given: Any) -> Any:
+    from t2x.registry import load_reward
+
+    return load_reward(given) if isinstance(given, str) else given
+
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "best-of-n": BestOfN,
+    "evolution": Evolution,
+    "reflective": _reflective,
+    "cooperative": Cooperative,
+    "critique-refine": _critique_refine,
+}
+
+
+def make_method(name: str, /, **options: Any) -> Method:
+    """Make a method by name; ``options`` are those of its class, where ``inspector`` and ``critic``
+    may be names of rewards."""
+    if name not in METHODS:
+        raise UnknownNameError(f"unknown method {name!r}; allowed: {', '.join(METHODS)}")
+    return METHODS[name](**options)
+
+
+def load_search(
+    method: str | Method = "best-of-n",
+    *,
+    rewriter: str | Rewriter = "emoji-rewriter",
+    generator: str | Generator = "emoji-flow-turbo",
+    rewards: Sequence[str | RewardModel] | str | RewardModel = REWARDS,
+    method_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> SearchRewriter:
+    """Load a search; ``options`` are those of :class:`SearchRewriter` (budget, seeds, ...)."""
+    if isinstance(method, str):
+        method = make_method(method, **(method_options or {}))
+    return SearchRewriter(rewriter, generator, rewards, method=method, **options)
+
+
+best_of_n = partial(load_search, "best-of-n")
+evolution = partial(load_search, "evolution")
+reflective = partial(load_search, "reflective")
+cooperative = partial(load_search, "cooperative")
+critique_refine = partial(load_search, "critique-refine")
