@@ -9,7 +9,8 @@ budget.
     history.shot.picture        # the best picture of all that were drawn
 
 ``records`` holds what is kept of a search, ``studio`` draws and scores, ``writer`` asks the
-rewriter, ``clauses`` and ``instructions`` are the two kinds of operators, and each method is a file.
+rewriter, ``clauses`` and ``instructions`` are the two kinds of operators, and each method is a
+file.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A clause is what stands between commas, semicolons and the ends of sentences, outside brackets. So
 "exactly two cats on a sofa, soft light" has two, and "two objects. left: a cat. right: a dog." has
-three. Clauses that share no content word with the user's prompt are its *trimmings* (style, quality,
-surroundings), the others its *body*. What an operator gives is checked like any other rewrite
-before a picture is spent on it.
+three. Clauses that share no content word with the user's prompt are its *trimmings* (style,
+quality, surroundings), the others its *body*. What an operator gives is checked like any other
+rewrite before a picture is spent on it.
 
 After the operators of EvoPrompt (Guo et al. 2024, arXiv 2309.08532: crossover and mutation of a
 genetic algorithm, differences of donors in differential evolution) and Promptbreeder (Fernando et

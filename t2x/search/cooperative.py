@@ -1,10 +1,10 @@
-"""Cooperative turns (MultiPrompter, Kim et al. 2023, arXiv 2310.16730): several prompters each write
-a part of one prompt, in turns, and each sees what the others wrote.
+"""Cooperative turns (MultiPrompter, Kim et al. 2023, arXiv 2310.16730): several prompters each
+write a part of one prompt, in turns, and each sees what the others wrote.
 
-Three prompters: the first writes what is to be seen, the second how it is arranged, the third light,
-style and quality. A turn tries ``tries`` ways to write its part, and the best of them goes to the
-next prompter if it scores higher than the text without it. When all three had their turn, a new pass
-begins with another first part.
+Three prompters: the first writes what is to be seen, the second how it is arranged, the third
+light, style and quality. A turn tries ``tries`` ways to write its part; the best text of the pass
+so far, with or without the part, goes to the next prompter. When all three had their turn, a new
+pass begins with another first part.
 
 Differs from the paper: the prompters are not trained (there, by multi-agent actor-critic on the
 final score); a turn searches its part by the reward instead. With a rewriter that follows no

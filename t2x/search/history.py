@@ -1,4 +1,4 @@
-"""What happened in one prompt's search, round by round, as plain data and as ``Rewrite`` objects."""
+"""What happened in one prompt's search, as plain data and as ``Rewrite`` objects."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def _task(words: str, **options: float) -> Template:
 # EvoPrompt (arXiv 2309.08532): a genetic algorithm, and differential evolution.
 CROSS = _task("Cross the two prompts into one new prompt, then change a few of its words.")
 DIFFER = _task(
-    "Find where prompts 1 and 2 differ and change those parts. Put the changed parts into prompt 3, "
-    "then cross the outcome with prompt 4."
+    "Find where prompts 1 and 2 differ and change those parts. Put the changed parts into prompt "
+    "3, then cross the outcome with prompt 4."
 )
 # Promptbreeder (arXiv 2309.16797): first-order mutation, and the estimate of a distribution.
 MUTATE = _task("Say the prompt in another way that a text-to-image model may understand better.")

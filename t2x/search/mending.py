@@ -19,7 +19,7 @@ from t2x.search.writer import Ask, Writer
 __all__ = ["WRONG", "fault_words", "mending_ask", "mends"]
 
 WRONG = 0.5  # probability of a key point below which it counts as wrong
-_PLACES = frozenset("left right above below top bottom center under over behind front".split())
+_PLACES = frozenset(("left", "right", "above", "below", "top", "bottom", "under", "over", "behind"))
 
 
 def failing(candidate: Candidate) -> dict[str, float]:

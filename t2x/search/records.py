@@ -25,6 +25,22 @@ __all__ = ["Candidate", "Cost", "Proposal", "Refusal", "Shot", "Track"]
 NO_REWRITE = "no rewrite"
 
 
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """One picture and what was measured on it.
+
+    ``picture`` is uint8, (3, H, W) or (F, 3, H, W). ``scores`` by reward name, ``score`` all of
+    them as one number, NaN where one is missing.
+    """
+
+    seed: int
+    picture: Tensor
+    scores: Mapping[str, float]
+    score: float
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    flops: float = math.nan
+
+
 @dataclass
 class Cost:
     """What one prompt's search has spent. ``reward_calls`` counts pictures put before a reward, a
@@ -47,21 +63,13 @@ class Cost:
         if not math.isnan(flops):
             self.flops = flops + (0.0 if math.isnan(self.flops) else self.flops)
 
-
-@dataclass(frozen=True, eq=False)
-class Shot:
-    """One picture and what was measured on it.
-
-    ``picture`` is uint8, (3, H, W) or (F, 3, H, W). ``scores`` by reward name, ``score`` all of
-    them as one number, NaN where one is missing.
-    """
-
-    seed: int
-    picture: Tensor
-    scores: Mapping[str, float]
-    score: float
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    flops: float = math.nan
+    def charge(self, shot: Shot) -> None:
+        """Add a picture and its scores."""
+        self.pictures += 1
+        self.reward_calls += len(shot.scores)
+        self.add_flops(shot.flops)
+        for phase, seconds in shot.seconds.items():
+            self.add_seconds(phase, seconds)
 
 
 @dataclass(frozen=True)

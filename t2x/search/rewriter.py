@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
 from t2x.search.history import History
-from t2x.search.records import NO_REWRITE, Candidate, Proposal, Refusal, Shot, Track
-from t2x.search.studio import BATCH, Inspector, Order, Progress, Studio
+from t2x.search.records import NO_REWRITE, Candidate, Proposal, Refusal, Track
+from t2x.search.studio import Inspector, Order, Studio
 from t2x.search.writer import Writer
 from t2x.types import Rewrite
 
@@ -265,7 +265,7 @@ class SearchRewriter:
         shots = self.studio.draw([_order(*row) for row in wanted])
         for (track, candidate, seed), shot in zip(wanted, shots, strict=True):
             candidate.shots[seed] = shot
-            _charge(track, shot)
+            track.cost.charge(shot)
 
 
 def _check_numbers(budget: int, seeds: int, confirm: int) -> None:
@@ -281,14 +281,6 @@ def _check_numbers(budget: int, seeds: int, confirm: int) -> None:
 def _order(track: Track, candidate: Candidate, seed: int) -> Order:
     rewrite = candidate.rewrite
     return Order(track.prompt, rewrite.text, rewrite.negative, seed)
-
-
-def _charge(track: Track, shot: Shot) -> None:
-    track.cost.pictures += 1
-    track.cost.reward_calls += len(shot.scores)
-    track.cost.add_flops(shot.flops)
-    for phase, seconds in shot.seconds.items():
-        track.cost.add_seconds(phase, seconds)
 
 
 def _refused(rewrite: Rewrite, known: set[tuple[str, str]]) -> str:

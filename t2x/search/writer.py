@@ -31,8 +31,8 @@ _Key: TypeAlias = "tuple[Template | None, str, int]"  # task, source, seed
 @dataclass(frozen=True)
 class Ask:
     """Texts wanted of one track: ``number`` answers from ``begin`` on, for each of ``sources``, one
-    a region of its prompt. Answers have numbers: the third one is the same, however many are asked for
-    at a time.
+    a region of its prompt. Answers have numbers: the third one is the same, however many are asked
+    for at a time.
     """
 
     track: Track
@@ -91,7 +91,7 @@ class Writer:
             told = self._told[ask.template, source, ask.track.seed]
             rows.append([told[ask.begin + g] for g in range(ask.number)])
             ask.track.cost.lm_calls += ask.number * self.is_model
-            for rewrite, seconds in rows[-1]:
+            for _, seconds in rows[-1]:
                 ask.track.cost.add_seconds("writing", seconds)
                 if self._flops is not None:
                     ask.track.cost.add_flops(self._flops)
