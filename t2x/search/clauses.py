@@ -44,7 +44,7 @@ TRIMMINGS = (
     "simple composition",
 )
 _END = re.compile(r"(?:[,;\u3001\uff0c\uff1b]|[.!?\u3002])(?=\s|$)|[\u3001\uff0c\uff1b\u3002]")
-_SHORTENED = re.compile(r"(?:^|[\s(])(?:[A-Z][a-z]{0,3}|[A-Za-z]|\d+)$")  # Mr. St. e. 3.
+_SHORTENED = re.compile(r"(?:^|[\s(.])(?:[A-Z][a-z]{0,3}|[A-Za-z]|\d+)$")  # Mr. St. e. 3.
 _OPEN, _CLOSED = "([{", ")]}"
 
 
@@ -67,7 +67,7 @@ class Clauses:
                 continue
             blanks = len(text[found.end() :]) - len(text[found.end() :].lstrip())
             clauses.append(before.strip())
-            marks.append(text[found.start() : found.end() + blanks])
+            marks.append(text[at + len(before.rstrip()) : found.end() + blanks])
             at = found.end() + blanks
         if text[at:].strip():
             clauses.append(text[at:].strip())

@@ -60,6 +60,8 @@ class Cooperative:
             role, parent = _role(track), _so_far(track)
             if role == "subject":
                 found.append([replace(p, operator=role) for p in told])
+            elif parent is None:
+                found.append([])
             elif writer.instructs:
                 found.append([_joined(track, writer, parent, p, role) for p in told])
             else:
@@ -74,9 +76,9 @@ class Cooperative:
             if template is not None:
                 bodies = tuple(instructions.shared(s, "") for s in track.sources)
             return Ask(track, bodies, self.tries, track.proposed("subject"), template)
-        if not writer.instructs:
-            return None
         parent = _so_far(track)
+        if parent is None or not writer.instructs:
+            return None
         bodies = tuple(
             instructions.shared(s, part)
             for s, part in zip(track.sources, parent.parts, strict=True)
@@ -108,13 +110,12 @@ def _role(track: Track) -> str:
     return PROMPTERS[(track.turn - 1) % len(PROMPTERS)]
 
 
-def _so_far(track: Track) -> Candidate:
-    """The best text of this pass: what was written since its first turn; where nothing was, the
-    best of all."""
+def _so_far(track: Track) -> Candidate | None:
+    """The best text of this pass; in the first pass that may be the user's own words. None where
+    the first prompter had nothing new to say."""
     begun = (track.turn - 1) // len(PROMPTERS) * len(PROMPTERS) + 1
-    ranked = track.ranked()
-    own = [c for c in ranked if c.turn >= begun]
-    return (own or ranked or track.candidates)[0]
+    ranked = track.ranked() or track.candidates
+    return next((c for c in ranked if begun == 1 or c.turn >= begun), None)
 
 
 def _joined(track: Track, writer: Writer, parent: Candidate, part: Proposal, role: str) -> Proposal:

@@ -47,10 +47,16 @@ METHODS: dict[str, Callable[..., Method]] = {
 
 def make_method(name: str, /, **options: Any) -> Method:
     """Make a method by name; ``options`` are those of its class, where ``inspector`` and ``critic``
-    may be names of rewards."""
-    if name not in METHODS:
+    may be names of rewards. ``"evolution:ga"`` is evolution with these operators.
+
+    Raises ``UnknownNameError`` for another name, and what the class raises.
+    """
+    kind, _, operators = name.partition(":")
+    if kind not in METHODS or (operators and kind != "evolution"):
         raise UnknownNameError(f"unknown method {name!r}; allowed: {', '.join(METHODS)}")
-    return METHODS[name](**options)
+    if operators:
+        options["operators"] = operators
+    return METHODS[kind](**options)
 
 
 def load_search(

@@ -158,9 +158,11 @@ class SearchRewriter:
                 for prompt, row in zip(prompts[part], noise[part], strict=True)
             ]
             self._run(tracks)
-            yield from (History.of(track, self._settings()) for track in tracks)
+            yield from (History.of(track, self.settings()) for track in tracks)
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """What decides the outcome, as plain values; ``operators`` says how new texts come
+        about."""
         rewards = {r.name: self.studio.ensemble.weights[r.name] for r in self.studio.rewards}
         operators = "instructions to the rewriter" if self.writer.instructs else "clauses"
         return {
