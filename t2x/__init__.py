@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
     from t2x.rewriters.loading import load_guarded
     from t2x.scoring.ensemble import RewardEnsemble
+    from t2x.search.loading import load_search
+    from t2x.search.rewriter import SearchRewriter
     from t2x.store import Store
     from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
 
@@ -46,6 +48,7 @@ __all__ = [
     "RewardModel",
     "Rewrite",
     "Rewriter",
+    "SearchRewriter",
     "Store",
     "T2XError",
     "UnknownNameError",
@@ -57,6 +60,7 @@ __all__ = [
     "load_picture",
     "load_reward",
     "load_rewriter",
+    "load_search",
     "quantize",
     "rewrite_file",
     "run_demo",
@@ -75,6 +79,8 @@ _MODULES = {
     "t2x.rewriters.language_model": ("LanguageModelRewriter",),
     "t2x.rewriters.loading": ("load_guarded",),
     "t2x.scoring.ensemble": ("RewardEnsemble",),
+    "t2x.search.loading": ("load_search",),
+    "t2x.search.rewriter": ("SearchRewriter",),
     "t2x.store": ("Store",),
     "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),
 }

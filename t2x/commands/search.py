@@ -14,7 +14,7 @@ from t2x.commands.console import (
     print_json,
     print_table,
     progress,
-    split_names,
+    split_weights,
 )
 from t2x.files import made_folder
 from t2x.search.loading import METHODS, REWARDS, load_search, make_method
@@ -22,7 +22,9 @@ from t2x.search.loading import METHODS, REWARDS, load_search, make_method
 if TYPE_CHECKING:
     from t2x.search.history import History
 
-__all__ = ["search"]
+EXAMPLE = ",".join(f"{name}={weight:g}" for name, weight in REWARDS.items())
+
+__all__ = ["EXAMPLE", "search"]
 
 
 def search(
@@ -49,8 +51,8 @@ def search(
         str, typer.Option("--rewriter", help="What proposes: a name, a folder, or a hub id.")
     ] = "emoji-rewriter",
     rewards: Annotated[
-        str, typer.Option("--reward", "-r", help="What chooses: names of `t2x list`, summed.")
-    ] = ",".join(REWARDS),
+        str, typer.Option("--reward", "-r", help="What chooses: rewards with their weights.")
+    ] = EXAMPLE,
     seed: Annotated[
         int, typer.Option(help="Seed of texts and of the first picture; the next has seed + 1.")
     ] = 0,
@@ -65,7 +67,7 @@ def search(
     history.html, which shows how the texts converged, history.json and best.png.
     """
     check_prompts(prompts)
-    names = split_names(rewards, "reward", "--reward clip,vqa")
+    weights = split_weights(rewards, "reward", EXAMPLE)
     way = make_method(method)
     folder = made_folder(out)
     with progress() as show:
@@ -73,7 +75,7 @@ def search(
             way,
             rewriter=rewriter,
             generator=model,
-            rewards=names,
+            rewards=weights,
             budget=budget,
             seeds=seeds,
             count_flops=True,

@@ -8,9 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from t2x.commands.console import note, print_json, print_table, progress, split_names
+from t2x.commands.console import (
+    note,
+    print_json,
+    print_table,
+    progress,
+    split_names,
+    split_weights,
+)
+from t2x.commands.search import EXAMPLE
 from t2x.errors import T2XError
-from t2x.search.loading import REWARDS
 
 __all__ = ["world"]
 
@@ -71,8 +78,8 @@ def evaluate(
         typer.Option(min=2, help="Pictures for each prompt and arm, of which a reward takes one."),
     ] = None,
     rewards: Annotated[
-        str, typer.Option("--reward", "-r", help="With --budget: what takes it.")
-    ] = ",".join(REWARDS),
+        str, typer.Option("--reward", "-r", help="With --budget: what takes it, with weights.")
+    ] = EXAMPLE,
     out: Annotated[
         Path | None,
         typer.Option(help="With --budget: JSONL, a row a prompt; a stopped run goes on from it."),
@@ -105,7 +112,7 @@ def evaluate(
                 seed,
                 budget=budget,
                 generator=generator,
-                rewards=split_names(rewards, "reward", "--reward clip"),
+                rewards=split_weights(rewards, "reward", EXAMPLE),
                 split=split,
                 out=out,
                 progress=show,

@@ -32,7 +32,8 @@ def load_guarded(
 
     Args:
         rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
-            and takes none but ``generator``, whose limits it gets if it has no budget.
+            and takes none but ``generator``, whose limits it gets if it has no budget. A search by
+            name ("search:evolution") draws with ``generator`` and guards itself.
         generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
             limits, which are read from its tokenizers alone.
         budget: those limits themselves; overrides ``generator``.
@@ -45,16 +46,18 @@ def load_guarded(
     from t2x.generators.tokenizers import token_budget
     from t2x.registry import load_rewriter
 
-    model = load_rewriter(rewriter)
-    if getattr(model, "guards_itself", False):  # a search: each candidate, before it is drawn
-        return cast("Guarded", model)
-    if isinstance(model, Guarded):
+    searches = isinstance(rewriter, str) and rewriter.startswith("search:")
+    drawing = {"generator": generator} if searches and generator is not None else {}
+    model = load_rewriter(rewriter, **drawing)
+    if isinstance(model, Guarded) or getattr(model, "guards_itself", False):
         own = {"budget": budget, "checks": checks, "similarity": similarity, "domain": domain}
         if given := [name for name, value in own.items() if value is not None]:
             raise T2XError(
                 f"a rewriter that is guarded already takes no {', '.join(given)}; give that where "
                 "it is guarded, or give the bare rewriter (its attribute rewriter)"
             )
+        if not isinstance(model, Guarded):
+            return cast("Guarded", model)  # a search guards every text before it is drawn
         if model.budget is not None or generator is None:
             return model
         return model.within(token_budget(generator))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "REWARDS", "load_search", "make_method"]
 
-REWARDS = ("clip",)  # of the embedded rewards the one that tells right pictures from wrong best
+# Of the embedded rewards, the two that together tell right pictures from wrong best; chosen on
+# validation prompts.
+REWARDS: Mapping[str, float] = {"clip": 1.0, "vqa": 0.5}
 
 
 def _reflective(inspector: Any = "align", **options: Any) -> Method:
@@ -64,7 +66,7 @@ def load_search(
     *,
     rewriter: str | Rewriter = "emoji-rewriter",
     generator: str | Generator = "emoji-flow-turbo",
-    rewards: Sequence[str | RewardModel] | str | RewardModel = REWARDS,
+    rewards: Sequence[str | RewardModel] | Mapping[str, float] | str | RewardModel = REWARDS,
     method_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> SearchRewriter:

@@ -140,6 +140,7 @@ class Track:
     turn: int = 0
     idle: int = 0  # rounds without a new text, one after the other
     leaders: tuple[int, ...] = ()  # candidates that were drawn from more seeds at the end
+    tried: set[tuple[str, ...]] = field(default_factory=set)  # parts of proposals so far
 
     @property
     def left(self) -> int:

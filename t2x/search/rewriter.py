@@ -59,7 +59,8 @@ class SearchRewriter:
         rewriter: what proposes, as ``load_rewriter`` takes it; it is wrapped in ``Guarded``.
         generator: what draws, as ``load_generator`` takes it.
         rewards: names or loaded objects; several are summed with ``weights`` (by name, 1 without),
-            so on different scales they need some. A ``RewardEnsemble`` combines as it was told.
+            so on different scales they need some; names with their weights, {"clip": 1.0}, say
+            both. A ``RewardEnsemble`` combines as it was told.
         method: how new texts come about, one of ``t2x.search``.
         budget: pictures per prompt, at least 2.
         seeds: pictures of each candidate; more cost more and make the choice less noisy.
@@ -77,7 +78,7 @@ class SearchRewriter:
         self,
         rewriter: str | Path | Rewriter,
         generator: str | Path | Generator,
-        rewards: Sequence[str | RewardModel] | str | RewardModel,
+        rewards: Sequence[str | RewardModel] | Mapping[str, float] | str | RewardModel,
         *,
         method: Method,
         budget: int = 8,
@@ -95,6 +96,8 @@ class SearchRewriter:
         model = load_generator(generator)
         given = [rewards] if isinstance(rewards, str) or hasattr(rewards, "score") else rewards
         loaded = [load_reward(reward) for reward in given]
+        if isinstance(given, Mapping):
+            weights = {r.name: given[name] for r, name in zip(loaded, given, strict=True)}
         self.studio = Studio(model, loaded, dict(weights or {}), **options)
         guarded = load_guarded(rewriter, generator=model)
         flops = self.studio.count_flops
@@ -219,15 +222,20 @@ class SearchRewriter:
         for proposal in proposals:
             if len(admitted) >= room:
                 break
-            rewrite = self.writer.judge(track, proposal)
-            if reason := _refused(rewrite, known):
-                said = " ".join(part.text for part in proposal.parts)
+            parts = tuple(part.text for part in proposal.parts)
+            repeated = parts in track.tried and not any(p.negative for p in proposal.parts)
+            track.tried.add(parts)
+            rewrite = track.candidates[0].rewrite
+            if not repeated:
+                rewrite = self.writer.judge(track, proposal)
+            if reason := "tried before" if repeated else _refused(rewrite, known):
+                said = " ".join(parts)
                 track.refusals.append(Refusal(said, proposal.operator, track.turn, reason))
                 continue
             known.add((rewrite.text, rewrite.negative))
             candidate = Candidate(
                 len(track.candidates) + len(admitted),
-                tuple(part.text for part in proposal.parts),
+                parts,
                 rewrite,
                 proposal.operator,
                 proposal.parents,
@@ -300,7 +308,7 @@ def read_details(found: Any) -> tuple[dict[str, float], tuple[str, ...]]:
     apply or could not be read is no key point.
     """
     if isinstance(found, Mapping):
-        points = {}
+        points: dict[str, float] = {}
         for group, inner in found.items():
             own = inner if isinstance(inner, Mapping) else {group: inner}
             points |= {str(name): float(value) for name, value in own.items()}

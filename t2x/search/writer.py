@@ -120,7 +120,8 @@ class Writer:
                 key = (ask.template, source, ask.track.seed)
                 end, known = ask.begin + ask.number, len(self._told.get(key, ()))
                 if end > known:
-                    wanted[key] = max(end, wanted.get(key, 0))
+                    # Earlier answers are written again: twice as many keeps that below one half.
+                    wanted[key] = max(end, 2 * known, wanted.get(key, 0))
         groups: dict[tuple[Template | None, int, int], list[_Key]] = {}
         for key, end in wanted.items():
             groups.setdefault((key[0], key[2], end), []).append(key)

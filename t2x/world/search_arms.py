@@ -25,7 +25,7 @@ import numpy as np
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
 from t2x.registry import load_rewriter
-from t2x.search.loading import METHODS, make_method
+from t2x.search.loading import METHODS, REWARDS, make_method
 from t2x.search.records import Cost, Track
 from t2x.search.rewriter import SearchRewriter
 from t2x.search.studio import Order, Studio
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from t2x.rewriters.guarded import Guarded
     from t2x.search.history import History
     from t2x.search.records import Shot
-    from t2x.types import Generator, RewardModel
+    from t2x.types import Generator, RewardModel, Rewriter
 
 __all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "evaluate_at_equal_cost"]
 
@@ -58,18 +58,24 @@ SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
     "held-out": held_out_prompts,
     "validation": validation_prompts,
 }
+# Chosen on validation prompts, as is t2x.search.loading.REWARDS.
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {}
+NUMBERS = {"seeds": 1, "confirm": 0}
+# Pictures that the judge sees of each arm: the best of all, by the reward, and of the final text
+# the best and the first.
+WHICH = {"final": "", "best": "best_of_text", "first": "one_picture"}
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 Row: TypeAlias = "dict[str, Any]"
 
 
 @dataclass
 class _Outcome:
-    """What one arm gave for one prompt: its final picture, the first picture of its text, the
-    cost."""
+    """What one arm gave for one prompt: the best picture of all, the best and the first of its
+    text, the cost."""
 
     text: str
     final: Shot | None
+    best: Shot | None
     first: Shot | None
     cost: Cost
     status: str
@@ -97,17 +103,18 @@ def evaluate_at_equal_cost(
     *,
     budget: int = 8,
     generator: str | Generator = "emoji-flow-turbo",
-    rewards: Sequence[str | RewardModel] = ("clip",),
+    rewriter: str | Rewriter = "emoji-rewriter",
+    rewards: Sequence[RewardModel] | Mapping[str, float] = REWARDS,
     split: str = "held-out",
     out: str | Path | None = None,
-    confirm: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Score arms that draw ``budget`` pictures each on ``n`` prompts; plain data for JSON.
 
     ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
-    ``one_picture`` (the same of the first picture of its text) and ``cost`` (means per prompt);
-    ``differences`` compares final pictures, ``one_picture_differences`` first ones.
+    ``one_picture`` (the same of the first picture of its text), ``best_of_text`` (of the best one
+    of its text) and ``cost`` (means per prompt); ``differences`` compares final pictures,
+    ``one_picture_differences`` and ``best_of_text_differences`` the others.
 
     Args:
         arms: raw, rules, rewrite, dense, names of rewriters and of searches (``METHODS``).
@@ -115,10 +122,10 @@ def evaluate_at_equal_cost(
         seed: of prompts, texts and pictures.
         budget: pictures per prompt and arm.
         generator: what draws.
-        rewards: what chooses; names or loaded, summed.
+        rewriter: what the arm "rewrite" and the searches ask.
+        rewards: what chooses: names with weights, or loaded rewards, which are summed.
         split: "held-out", or "validation" to choose settings on.
         out: JSONL with a row per prompt; a run that was stopped goes on where it was.
-        confirm: see ``SearchRewriter``.
         progress: hears (what, done, total).
 
     Raises T2XError for arms that ``evaluate_arms`` refuses, an unknown split, and an ``out`` of
@@ -127,12 +134,15 @@ def evaluate_at_equal_cost(
     from t2x.registry import load_reward
 
     check_arms([name for name in arms if name not in METHODS] or ["raw"], n)
-    if split not in SPLITS or len(set(arms)) != len(arms):
-        raise T2XError(f"split is {split!r} of {', '.join(SPLITS)}, and each arm is named once")
+    if split not in SPLITS:
+        raise T2XError(f"unknown split {split!r}; allowed: {', '.join(SPLITS)}")
+    if len(set(arms)) != len(arms):
+        raise T2XError(f"the arms are {', '.join(arms)}; give each once")
     model = as_generator(generator)
-    studio = Studio(model, [load_reward(r) for r in rewards], count_flops=True)
-    writer = Writer(_guarded("emoji-rewriter", model), count_flops=True)
-    numbers = {"budget": budget, "seeds": 1, "confirm": confirm}
+    weights = dict(rewards) if isinstance(rewards, Mapping) else {}
+    studio = Studio(model, [load_reward(r) for r in rewards], weights, count_flops=True)
+    writer = Writer(_guarded(rewriter, model), count_flops=True)
+    numbers = {"budget": budget, **NUMBERS}
     bench = _Bench(studio, writer, budget, seed, numbers)
     prompts = SPLITS[split](n, seed)
     settings = {
@@ -142,18 +152,19 @@ def evaluate_at_equal_cost(
         "budget": budget,
         "arms": list(arms),
         "generator": model.model_id,
-        "rewards": [r.name for r in studio.rewards],
-        "confirm": confirm,
+        "rewriter": writer.guarded.model_id,
+        "rewards": studio.ensemble.weights,
+        **NUMBERS,
         "methods": {name: METHOD_OPTIONS.get(name, {}) for name in arms if name in METHODS},
     }
     rows = _rows(bench, arms, prompts, settings, out, progress)
     return {**settings, **_table(prompts, arms, rows, seed)}
 
 
-def _guarded(name: str, model: Generator) -> Guarded:
+def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
     from t2x.rewriters.loading import load_guarded
 
-    return load_guarded(name, generator=model)
+    return load_guarded(rewriter, generator=model)
 
 
 # ---- running ------------------------------------------------------------------------------------
@@ -230,7 +241,14 @@ def _runner(name: str, bench: _Bench) -> _Runner:
 def _searched(history: History) -> _Outcome:
     winner = history.winner
     status = "accepted" if winner.number else "unchanged"
-    return _Outcome(winner.rewrite.text, history.shot, winner.first(), history.cost, status)
+    best = _best(list(winner.shots.values()))
+    first = winner.first()
+    return _Outcome(winner.rewrite.text, history.shot, best, first, history.cost, status)
+
+
+def _best(shots: Sequence[Shot]) -> Shot | None:
+    known = [s for s in shots if not math.isnan(s.score)]
+    return max(known, key=lambda s: s.score) if known else None
 
 
 def _one_text(name: str, bench: _Bench) -> _Runner:
@@ -261,9 +279,8 @@ def _one_text(name: str, bench: _Bench) -> _Runner:
 def _best_seed(rewrite: Rewrite, shots: Sequence[Shot], cost: Cost) -> _Outcome:
     for shot in shots:
         cost.charge(shot)
-    known = [s for s in shots if not math.isnan(s.score)]
-    final = max(known, key=lambda s: s.score) if known else None
-    return _Outcome(rewrite.text, final, shots[0], cost, rewrite.status)
+    best = _best(shots)
+    return _Outcome(rewrite.text, best, best, shots[0], cost, rewrite.status)
 
 
 _TextWriter: TypeAlias = "Callable[[Sequence[UserPrompt], Sequence[Track], int], list[Rewrite]]"
@@ -307,7 +324,7 @@ def _judged(
         id(shot): (prompt, shot)
         for rows in found.values()
         for prompt, row in zip(chunk, rows, strict=True)
-        for shot in (row.final, row.first)
+        for shot in (row.final, row.best, row.first)
         if shot is not None
     }
     shots = [shot for _, shot in wanted.values()]
@@ -318,6 +335,7 @@ def _judged(
             {
                 "text": row.text,
                 "final": right.get(id(row.final), 0.0),
+                "best": right.get(id(row.best), 0.0),
                 "first": right.get(id(row.first), 0.0),
                 "status": row.status,
                 "cost": asdict(row.cost),
@@ -336,7 +354,7 @@ def _table(
 ) -> dict[str, Any]:
     table: dict[str, Any] = {"arms": {}}
     scores: dict[str, dict[str, ArmScores]] = {}
-    for which in ("final", "first"):
+    for which in WHICH:
         scores[which] = {name: _scores([r["arms"][name] for r in rows], which) for name in arms}
         summaries = {name: arm_summary(prompts, arm, seed) for name, arm in scores[which].items()}
         add_gap_closed(summaries)
@@ -344,11 +362,11 @@ def _table(
             if which == "final":
                 table["arms"][name] = summary
             else:
-                table["arms"][name]["one_picture"] = summary
+                table["arms"][name][WHICH[which]] = summary
     for name in arms:
         table["arms"][name]["cost"] = _mean_cost([r["arms"][name]["cost"] for r in rows])
-    table["differences"] = arm_differences(prompts, scores["final"], seed)
-    table["one_picture_differences"] = arm_differences(prompts, scores["first"], seed)
+    for which, said in WHICH.items():
+        table[f"{said}_differences".lstrip("_")] = arm_differences(prompts, scores[which], seed)
     return table
 
 

@@ -154,7 +154,7 @@ def test_an_instructed_rewriter_is_told_the_key_points_that_are_wrong() -> None:
     history = history_of(Reflective(points), chat, 6)
     body = next(body for template, body in chat.told if template is instructions.MEND)
     assert body.startswith(f"Request: {PROMPT}\nPrompt: {PROMPT}")
-    assert f"Fault: {WORDS[1]} (right with probability 0%)" in body
+    assert "Fault: sharp focus (right with probability 0%); soft light" in body
     assert points.looked == len(history.candidates)
 
 

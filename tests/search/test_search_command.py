@@ -127,6 +127,7 @@ def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.Capture
         ([" "], "the prompt is empty"),
         (["a cat", "--reward", ","], "no reward was named"),
         (["a cat", "--reward", "nothing"], "unknown reward 'nothing'"),
+        (["a cat", "--reward", "clip=much"], "the weight in 'clip=much' is no number"),
     ],
 )
 def test_mistakes_are_said_in_one_line(

@@ -147,6 +147,8 @@ def test_it_is_a_rewriter_and_guards_itself() -> None:
     search = searching(budget=6)
     assert isinstance(search, Rewriter)
     assert load_guarded(search) is search
+    with pytest.raises(T2XError, match="guarded already takes no checks"):
+        load_guarded(search, checks=())
     rows = search.rewrite([PROMPT, "a blue boat"], num_generations=3, seed=2)
     assert [len(row) for row in rows] == [3, 3]
     best, second, third = rows[0]
