@@ -98,8 +98,13 @@ def _fairness(history: History) -> str:
     return (
         f"{number} pictures were drawn. Every score is taken against the user's own words, and "
         f"every text was drawn from the same {noise} first; what one seed says of a text is one "
-        "draw. Texts that led may have been drawn from more."
+        f"draw. Texts that led may have been drawn from more.{_noise(history)}"
     )
+
+
+def _noise(history: History) -> str:
+    noise = history.noise()
+    return "" if math.isnan(noise) else f" Seeds alone moved a score by about {noise:.4f}."
 
 
 def _arms(history: History) -> str:

@@ -62,6 +62,17 @@ class History:
                 open_ += self.candidates[number].parents
         return tuple(sorted(found))
 
+    def noise(self) -> float:
+        """How far seeds alone move a score: the pooled deviation of texts that were drawn from
+        several; NaN if none was. A difference of two single pictures below it says little."""
+        spreads = [
+            (sum((v - c.mean()) ** 2 for v in values), len(values) - 1)
+            for c in self.candidates
+            if len(values := [s.score for s in c.shots.values() if not math.isnan(s.score)]) > 1
+        ]
+        degrees = sum(n for _, n in spreads)
+        return math.sqrt(sum(s for s, _ in spreads) / degrees) if degrees else math.nan
+
     def rewrites(self, number: int = 1) -> list[Rewrite]:
         """The winner and the next best texts that beat the user's own words, ``number`` in all;
         where there are fewer, the user's own words, with a check that says so."""
@@ -103,6 +114,7 @@ class History:
             "negative": self.winner.rewrite.negative,
             "score": self.winner.mean(),
             "score_no_rewrite": own,
+            "seed_noise": self.noise(),
             "best_picture": {
                 "candidate": self.shot_of,
                 "seed": self.shot.seed if self.shot else None,

@@ -270,6 +270,7 @@ class SearchRewriter:
             candidate.points, candidate.remarks = read_details(look.found)
             track.cost.reward_calls += 1
             track.cost.add_seconds("looking", look.seconds)
+            track.cost.add_flops(look.flops)
 
     def _draw(self, wanted: Sequence[tuple[Track, Candidate, int]]) -> None:
         shots = self.studio.draw([_order(*row) for row in wanted])

@@ -48,10 +48,11 @@ class Order:
 
 @dataclass(frozen=True)
 class Look:
-    """What an inspector found on a picture, and the seconds that took."""
+    """What an inspector found on a picture, and what that took."""
 
     found: Any
     seconds: float
+    flops: float = math.nan
 
 
 @dataclass
@@ -152,13 +153,20 @@ class Studio:
             batch = new[start : start + self.batch_size]
             begun = time.perf_counter()
             media = media_of([self._shots[order] for _, order in batch])
-            found = inspector.details([order.prompt for _, order in batch], media)
+            found = self._inspected(inspector, [order.prompt for _, order in batch], media)
             spent = (time.perf_counter() - begun) / len(batch)
             self._looks.update(
-                (key, Look(item, spent)) for key, item in zip(batch, found, strict=True)
+                (key, Look(item, spent, self._flops.get(_looking(inspector), math.nan)))
+                for key, item in zip(batch, found, strict=True)
             )
             self._say("looking at pictures", start + len(batch), len(new))
         return [self._looks[key] for key in keys]
+
+    def _inspected(
+        self, inspector: Inspector, prompts: Sequence[str], media: Media
+    ) -> Sequence[Any]:
+        name = _looking(inspector)
+        return self._counted(name, len(prompts), lambda: inspector.details(prompts, media))
 
     def _counted(self, name: str, number: int, run: Callable[[], T]) -> T:
         """Run; the first time, with FLOPs counted, which all later pictures are taken to cost."""
@@ -171,6 +179,10 @@ class Studio:
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
+
+
+def _looking(inspector: Inspector) -> str:
+    return f"looking with {id(inspector)}"
 
 
 def counted(run: Callable[[], T]) -> tuple[T, float]:

@@ -130,7 +130,9 @@ def test_what_the_guard_refuses_is_never_drawn() -> None:
     [history] = searching(rewriter=Loses(), generator=painter, budget=4).search([PROMPT])
     assert {text for text, _ in painter.calls} == {PROMPT}
     assert history.winner.number == 0
-    assert all(r.reason.startswith("reverted: ") for r in history.refusals) and history.refusals
+    reasons = [r.reason for r in history.refusals]
+    assert sum(r.startswith("reverted: ") for r in reasons) == 3  # the others repeat those
+    assert set(reasons[3:]) <= {"tried before"}
 
 
 def test_protected_text_is_in_every_picture_s_prompt() -> None:
@@ -249,6 +251,27 @@ def test_flops_are_counted_when_asked_for() -> None:
     assert math.isnan(plain.cost.flops)
     [counted] = searching(generator=Multiplies(), budget=4, count_flops=True).search([PROMPT])
     assert counted.cost.flops == 4 * 2 * 2 * 3 * 5
+
+
+def test_the_noise_of_seeds_is_told() -> None:
+    class Wavers(Redness):
+        def score(self, prompts, media, *, context=None):
+            return torch.stack([item[2].mean() * 255 for item in media])  # the seed itself
+
+    steady = searching(rewriter=Endings(("in detail",)), budget=6)
+    [history] = steady.search([PROMPT], seed=10)
+    assert history.noise() == pytest.approx(0, abs=1e-6)
+    wavering = searching(rewriter=Endings(("in detail",)), budget=6, rewards=[Wavers()])
+    [history] = wavering.search([PROMPT], seed=10)  # two texts, seeds 10, 11, 12 each
+    assert history.noise() == pytest.approx(1, abs=1e-4)
+    [once] = searching(rewriter=Endings(("in detail",)), budget=2).search([PROMPT])
+    assert math.isnan(once.noise())
+
+
+def test_a_search_by_name_draws_with_the_generator_that_it_is_for() -> None:
+    painter = WordPainter()
+    search = load_guarded("search:best-of-n", generator=painter)
+    assert isinstance(search, SearchRewriter) and search.studio.generator is painter
 
 
 def test_details_of_both_kinds_of_inspectors_are_read() -> None:
