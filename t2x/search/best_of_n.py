@@ -25,7 +25,7 @@ class BestOfN:
     def propose(self, tracks: Sequence[Track], writer: Writer) -> list[list[Proposal]]:
         """The next answers of the rewriter, as many as pictures are left."""
         open_ = [t for t in tracks if t.turn <= ROUNDS]
-        asks = [Ask(t, t.sources, self.width(t), t.proposed("rewriter")) for t in open_]
+        asks = [Ask(t, t.sources, self.width(t)) for t in open_]
         answers = iter(writer.ask(asks))
         return [next(answers) if t.turn <= ROUNDS else [] for t in tracks]
 

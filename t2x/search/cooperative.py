@@ -75,7 +75,7 @@ class Cooperative:
             bodies = track.sources
             if template is not None:
                 bodies = tuple(instructions.shared(s, "") for s in track.sources)
-            return Ask(track, bodies, self.tries, track.proposed("subject"), template)
+            return Ask(track, bodies, self.tries, template)
         parent = _so_far(track)
         if parent is None or not writer.instructs:
             return None
@@ -83,7 +83,7 @@ class Cooperative:
             instructions.shared(s, part)
             for s, part in zip(track.sources, parent.parts, strict=True)
         )
-        return Ask(track, bodies, self.tries, 0, _TEMPLATES[role])
+        return Ask(track, bodies, self.tries, _TEMPLATES[role])
 
     def _on_clauses(
         self, track: Track, writer: Writer, parent: Candidate, role: str

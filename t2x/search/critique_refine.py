@@ -72,8 +72,7 @@ class CritiqueRefine:
         return track.turn > 1 and bool(scores) and min(scores) >= self.content
 
     def _ask(self, track: Track) -> Ask:
-        ask = mending_ask(track, _best(track), track.turn - 2)
-        return replace(ask, number=self.refinements)
+        return mending_ask(track, _best(track), self.refinements)
 
     def _edits(self, track: Track, writer: Writer) -> list[Proposal]:
         if track.turn == 1:
@@ -90,7 +89,7 @@ def _best(track: Track) -> Candidate:
 
 def _first(track: Track) -> Ask:
     """The next answer of the rewriter to the prompt itself."""
-    return Ask(track, track.sources, 1 if track.turn == 1 else 2, track.proposed("rewriter"))
+    return Ask(track, track.sources, 1 if track.turn == 1 else 2)
 
 
 def _labelled(track: Track, proposal: Proposal) -> Proposal:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.rewriters.templates import Template
 from t2x.search import clauses, instructions
 from t2x.search.records import Candidate, Proposal, Track
 from t2x.search.studio import Inspector
@@ -114,10 +115,10 @@ class Evolution:
     ) -> _Asked | Proposal:
         parents = self._parents(track, rng, roulette=self.operators == "spell")
         if kind == "fresh":
-            return _Asked(Ask(track, track.sources, 1, _answers(track)), "rewriter")
+            return _Asked(Ask(track, track.sources), "rewriter")
         if kind in _FREE or not writer.instructs:
             return self._on_clauses(kind, track, writer, parents, rng)
-        return _Asked(_instructed(kind, track, parents), f"{kind} (instruction)", parents)
+        return _instructed(kind, track, parents)
 
     def _parents(
         self, track: Track, rng: random.Random, *, roulette: bool = False
@@ -146,26 +147,31 @@ class Evolution:
         asked = writer.asked(track)
         region = rng.randrange(len(base.parts))
         own = base.parts[region]
-        other = rng.choice(others).parts[region] if others else own
-        used = [base, *others[:1]]
-        if kind == "cross" and rng.random() < 0.5:
-            text, label = clauses.swap_trimmings(own, other, asked), "style swap"
-        elif kind == "cross":
-            text, label = clauses.cross(own, other, rng), "crossover"
-        elif kind == "differ" and len(others) >= 2:
-            best = track.ranked()[0].parts[region]
+        mate = rng.choice(others or [base])
+        if kind == "differ" and len(others) >= 2:
+            best = track.ranked()[0]
             donors = (others[0].parts[region], others[1].parts[region])
-            text = clauses.differential(own, best, donors, asked, rng)
-            label, used = "differential", parents
-        elif kind == "shuffle":
-            text, label, used = clauses.shuffle(own, rng), "reorder", [base]
-        elif rng.random() < 0.5:
-            text, label, used = clauses.drop(own, rng), "drop", [base]
+            text = clauses.differential(own, best.parts[region], donors, asked, rng)
+            label, used = "differential", [base, best, *others[:2]]
+        elif kind in ("cross", "differ") and rng.random() < 0.5:
+            text = clauses.swap_trimmings(own, mate.parts[region], asked)
+            label, used = "style swap", [base, mate]
+        elif kind in ("cross", "differ"):
+            text = clauses.cross(own, mate.parts[region], rng)
+            label, used = "crossover", [base, mate]
         else:
-            text = clauses.add_trimming(own, rng.choice(clauses.TRIMMINGS))
-            label, used = "trimming", [base]
+            (text, label), used = _alone(kind, own, rng), [base]
         parts = [*base.parts[:region], text, *base.parts[region + 1 :]]
         return writer.text(track, parts, label, *sorted({c.number for c in used}))
+
+
+def _alone(kind: str, text: str, rng: random.Random) -> tuple[str, str]:
+    """A change of one parent's text, and what it is called."""
+    if kind == "shuffle":
+        return clauses.shuffle(text, rng), "reorder"
+    if rng.random() < 0.5:
+        return clauses.drop(text, rng), "drop"
+    return clauses.add_trimming(text, rng.choice(clauses.TRIMMINGS)), "trimming"
 
 
 class _Asked:
@@ -173,7 +179,7 @@ class _Asked:
 
     def __init__(self, ask: Ask, operator: str, parents: Sequence[Candidate] = ()) -> None:
         self.ask, self.operator = ask, operator
-        self.parents = tuple(sorted(c.number for c in parents))
+        self.parents = tuple(sorted({c.number for c in parents}))
 
 
 def _told(item: _Asked | Proposal, answers: Any) -> list[Proposal]:
@@ -182,42 +188,37 @@ def _told(item: _Asked | Proposal, answers: Any) -> list[Proposal]:
     return [Proposal(p.parts, item.operator, item.parents) for p in next(answers)]
 
 
-def _instructed(kind: str, track: Track, parents: Sequence[Candidate]) -> Ask:
-    """The ask of a kind, region by region."""
+def _instructed(kind: str, track: Track, parents: Sequence[Candidate]) -> _Asked:
+    """The instruction of a kind, with a body for each region."""
     base, *others = parents
-    ranked = [c for c in track.ranked() if c.number][:3] or [base]
-    template = {
-        "cross": instructions.CROSS,
-        "differ": instructions.DIFFER,
-        "mutate": instructions.MUTATE,
-        "list": instructions.LIST,
-        "history": instructions.HISTORY,
-    }[kind]
+    best = [c for c in track.ranked() if c.number][:3] or [base]
     if kind == "differ" and len(others) < 2:
-        kind, template = "cross", instructions.CROSS
-    bodies = []
-    for region, source in enumerate(track.sources):
-        own = base.parts[region]
-        rest = [c.parts[region] for c in others] or [own]
-        if kind == "cross":
-            bodies.append(instructions.crossed(source, own, rest[0]))
-        elif kind == "differ":
-            bodies.append(instructions.differed(source, rest[:2], ranked[0].parts[region], own))
-        elif kind == "mutate":
-            bodies.append(instructions.mutated(source, own))
-        elif kind == "list":
-            bodies.append(instructions.listed(source, [c.parts[region] for c in ranked[::-1]]))
-        else:
-            history = [(c.parts[region], c.mean()) for c in ranked]
-            bodies.append(instructions.remembered(source, history))
-    return Ask(track, tuple(bodies), 1, track.turn - 2, template)
+        kind = "cross"
+    if kind == "cross":
+        used = [base, *(others[:1] or [base])]
+    elif kind == "differ":
+        used = [*others[:2], best[0], base]
+    else:
+        used = [base] if kind == "mutate" else best
+    template, write = _INSTRUCTIONS[kind]
+    bodies = tuple(
+        write(source, [(c.parts[region], c.mean()) for c in used])
+        for region, source in enumerate(track.sources)
+    )
+    return _Asked(Ask(track, bodies, 1, template), f"{kind} (instruction)", used)
 
 
-def _answers(track: Track) -> int:
-    """How many answers to the prompt itself were asked for."""
-    return track.proposed("rewriter")
-
-
+_Used = Sequence[tuple[str, float]]  # texts and their scores
+_INSTRUCTIONS: dict[str, tuple[Template, Callable[[str, _Used], str]]] = {
+    "cross": (instructions.CROSS, lambda s, used: instructions.crossed(s, used[0][0], used[1][0])),
+    "differ": (
+        instructions.DIFFER,
+        lambda s, used: instructions.differed(s, [t for t, _ in used[:2]], used[2][0], used[3][0]),
+    ),
+    "mutate": (instructions.MUTATE, lambda s, used: instructions.mutated(s, used[0][0])),
+    "list": (instructions.LIST, lambda s, used: instructions.listed(s, [t for t, _ in used[::-1]])),
+    "history": (instructions.HISTORY, instructions.remembered),
+}
 _LABELS = {
     "fresh": ("rewriter",),
     "history": ("history (instruction)", "rewrite of a parent"),

@@ -45,14 +45,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text.casefold()))
 
 
-def mending_ask(track: Track, parent: Candidate, begin: int = 0) -> Ask:
+def mending_ask(track: Track, parent: Candidate, number: int) -> Ask:
     """What a rewriter that follows instructions is asked: to mend the parent."""
     wrong = failing(parent)
     bodies = tuple(
         instructions.mended(source, part, wrong, parent.remarks)
         for source, part in zip(track.sources, parent.parts, strict=True)
     )
-    return Ask(track, bodies, 1, begin, instructions.MEND)
+    return Ask(track, bodies, number, instructions.MEND)
 
 
 def mends(

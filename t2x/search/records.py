@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t2x.types import Rewrite
 
@@ -141,17 +141,12 @@ class Track:
     idle: int = 0  # rounds without a new text, one after the other
     leaders: tuple[int, ...] = ()  # candidates that were drawn from more seeds at the end
     tried: set[tuple[str, ...]] = field(default_factory=set)  # parts of proposals so far
+    asked: dict[Any, int] = field(default_factory=dict)  # answers had so far, by what was asked
 
     @property
     def left(self) -> int:
         """Pictures that may still be drawn."""
         return self.budget - self.cost.pictures
-
-    def proposed(self, operator: str) -> int:
-        """How many proposals of an operator there were, refused ones included."""
-        return sum(c.operator == operator for c in self.candidates) + sum(
-            r.operator == operator for r in self.refusals
-        )
 
     def random(self, name: str) -> random.Random:
         """A random stream of this prompt, round and purpose, the same alone or in any batch."""

@@ -77,14 +77,14 @@ class Reflective:
 
     def _fresh(self, track: Track) -> Ask:
         number = self.first if track.turn == 1 else self.edits
-        return Ask(track, track.sources, number, track.proposed("rewriter"))
+        return Ask(track, track.sources, number)
 
     def _ask(self, track: Track) -> tuple[Ask, str, tuple[int, ...]]:
         if track.turn == 1:
             return self._fresh(track), "rewriter", ()
         parent = self._parent(track)
-        ask = mending_ask(track, parent, track.turn - 2)
-        return replace(ask, number=self.edits), "mend (instruction)", (parent.number,)
+        ask = mending_ask(track, parent, self.edits)
+        return ask, "mend (instruction)", (parent.number,)
 
     def _edits(self, track: Track, writer: Writer) -> list[Proposal]:
         parent = self._parent(track)

@@ -104,11 +104,13 @@ class SearchRewriter:
         self.writer = Writer(guarded, instructs=instructs, count_flops=flops)
         self.model_id = f"search:{method.name}({guarded.model_id})"
         self.domain = self.writer.domain
+        self.shares = False
 
     @classmethod
     def sharing(cls, studio: Studio, writer: Writer, method: Method, **numbers: int) -> Self:
         """A search beside others of the same prompts: what one has drawn or written costs the next
-        no time. ``numbers`` are budget, seeds and confirm."""
+        no time. ``numbers`` are budget, seeds and confirm. Pictures and texts are kept until the
+        caller clears studio and writer."""
         search = cls.__new__(cls)
         numbers = {"budget": 8, "seeds": 1, "confirm": 0, **numbers}
         _check_numbers(**numbers)
@@ -117,6 +119,7 @@ class SearchRewriter:
         search.confirm = numbers["confirm"]
         search.model_id = f"search:{method.name}({writer.guarded.model_id})"
         search.domain = writer.domain
+        search.shares = True
         return search
 
     # ---- the contract of a rewriter -------------------------------------------------------------
@@ -161,6 +164,9 @@ class SearchRewriter:
                 for prompt, row in zip(prompts[part], noise[part], strict=True)
             ]
             self._run(tracks)
+            if not self.shares:  # or memory would grow with the number of prompts
+                self.studio.clear()
+                self.writer.clear()
             yield from (History.of(track, self.settings()) for track in tracks)
 
     def settings(self) -> dict[str, Any]:

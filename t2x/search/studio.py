@@ -89,6 +89,10 @@ class Studio:
         self._looks: dict[tuple[int, Order], Look] = {}
         self._flops: dict[str, float] = {}
 
+    def __len__(self) -> int:
+        """How many pictures are held."""
+        return len(self._shots)
+
     def clear(self) -> None:
         """Forget all pictures; what a search keeps of them stays with it."""
         self._shots.clear()

@@ -8,6 +8,7 @@ of ``clauses``. ``Writer.instructs`` says which.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,15 +31,14 @@ _Key: TypeAlias = "tuple[Template | None, str, int]"  # task, source, seed
 
 @dataclass(frozen=True)
 class Ask:
-    """Texts wanted of one track: ``number`` answers from ``begin`` on, for each of ``sources``, one
-    a region of its prompt. Answers have numbers: the third one is the same, however many are asked
-    for at a time.
+    """Texts wanted of one track: the next ``number`` answers for each of ``sources``, one a region
+    of its prompt. Answers have numbers: the third one is the same, however many are asked for at a
+    time.
     """
 
     track: Track
     sources: tuple[str, ...]
     number: int = 1
-    begin: int = 0
     template: Template | None = None  # None is the rewriter's own task
 
 
@@ -82,21 +82,24 @@ class Writer:
     def ask(self, asks: Sequence[Ask], operator: str = "rewriter") -> list[list[Proposal]]:
         """``number`` proposals for each ask, in batches over all of them; costs go to the
         tracks."""
-        self._fill(asks)
-        return [self._proposals(ask, operator) for ask in asks]
+        begins = []
+        for ask in asks:
+            had = ask.track.asked
+            begins.append(had.get((ask.template, ask.sources), 0))
+            had[ask.template, ask.sources] = begins[-1] + ask.number
+        self._fill(asks, begins)
+        return [self._proposals(a, begin, operator) for a, begin in zip(asks, begins, strict=True)]
 
-    def _proposals(self, ask: Ask, operator: str) -> list[Proposal]:
-        rows = []
+    def _proposals(self, ask: Ask, begin: int, operator: str) -> list[Proposal]:
+        cost, rows = ask.track.cost, []
         for source, plain in zip(ask.sources, ask.track.sources, strict=True):
-            told = self._told[ask.template, source, ask.track.seed]
-            rows.append([told[ask.begin + g] for g in range(ask.number)])
-            ask.track.cost.lm_calls += ask.number * self.is_model
-            for _, seconds in rows[-1]:
-                ask.track.cost.add_seconds("writing", seconds)
-                if self._flops is not None:
-                    ask.track.cost.add_flops(self._flops)
-            rows[-1] = [(replace(r, original=plain), s) for r, s in rows[-1]]
-        return [Proposal(tuple(row[g][0] for row in rows), operator) for g in range(ask.number)]
+            told = self._told[ask.template, source, ask.track.seed][begin : begin + ask.number]
+            rows.append([replace(rewrite, original=plain) for rewrite, _ in told])
+            cost.lm_calls += ask.number * self.is_model
+            for _, seconds in told:
+                cost.add_seconds("writing", seconds)
+                cost.add_flops(math.nan if self._flops is None else self._flops)
+        return [Proposal(parts, operator) for parts in zip(*rows, strict=True)]
 
     def text(self, track: Track, parts: Sequence[str], operator: str, *parents: int) -> Proposal:
         """A proposal that no model wrote."""
@@ -112,13 +115,13 @@ class Writer:
 
     # ---- asking ---------------------------------------------------------------------------------
 
-    def _fill(self, asks: Sequence[Ask]) -> None:
+    def _fill(self, asks: Sequence[Ask], begins: Sequence[int]) -> None:
         """Ask for what is not known yet, rows of one task, seed and number together."""
         wanted: dict[_Key, int] = {}
-        for ask in asks:
+        for ask, begin in zip(asks, begins, strict=True):
             for source in ask.sources:
                 key = (ask.template, source, ask.track.seed)
-                end, known = ask.begin + ask.number, len(self._told.get(key, ()))
+                end, known = begin + ask.number, len(self._told.get(key, ()))
                 if end > known:
                     # Earlier answers are written again: twice as many keeps that below one half.
                     wanted[key] = max(end, 2 * known, wanted.get(key, 0))

@@ -260,3 +260,25 @@ def test_the_embedded_world_is_searched_by_default() -> None:
     assert history.settings["operators"] == "clauses"  # emoji-rewriter knows one task
     assert history.cost.lm_calls > 0 and history.cost.pictures == 4
     assert history.shot is not None and history.shot.picture.shape == (3, 64, 64)
+
+
+def test_parents_on_record_are_those_that_were_used() -> None:
+    """Every clause of a crossover or style swap comes from one of its parents."""
+    for seed in range(4):
+        search = SearchRewriter(
+            Endings((*WORDS, "by a lake", "in detail")), WordPainter(), [Redness()],
+            method=Evolution("ga", children=4), budget=16,
+        )  # fmt: skip
+        [history] = search.search([PROMPT], seed=seed)
+        children = [c for c in history.candidates if c.operator in ("crossover", "style swap")]
+        assert children
+        for child in children:
+            had = " ".join(history.candidates[n].rewrite.text for n in child.parents)
+            assert all(clause in had for clause in child.rewrite.text.split(", "))
+
+
+def test_a_model_is_asked_for_new_answers_each_time() -> None:
+    chat = Chat(lambda template, body, g: f"{PROMPT}, variant {'abcdefghij'[g]}")
+    history = history_of(Evolution("prompt-a-video", first=1, children=2), chat, 8)
+    texts = [c.rewrite.text for c in history.candidates]
+    assert len(texts) == len(set(texts)) >= 4

@@ -187,14 +187,29 @@ def test_rounds_are_drawn_together_over_prompts() -> None:
     assert painter.batches == [4, 8]
 
 
+def test_memory_does_not_grow_with_the_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("t2x.search.rewriter.CHUNK", 2)
+    search = searching(budget=3)
+    prompts = [f"a fox and {n} birds" for n in ("two", "three", "four", "five", "six")]
+    for history in search.search(prompts):
+        assert len(search.studio) == 0 and history.cost.pictures == 3
+    assert search.writer.guarded.rewriter.asked  # its answers are forgotten as well
+    asked = len(search.writer.guarded.rewriter.asked)
+    list(search.search(prompts[:1]))
+    assert len(search.writer.guarded.rewriter.asked) > asked
+
+
 def test_two_searches_share_a_studio_and_both_are_charged() -> None:
     painter = WordPainter()
     first = searching(generator=painter, budget=4)
     second = SearchRewriter.sharing(first.studio, first.writer, BestOfN(), budget=4)
     [one], [two] = first.search([PROMPT]), second.search([PROMPT])
-    assert len(painter.calls) == 4
+    assert len(painter.calls) == 4 * 2  # the owner forgets its pictures
+    third = SearchRewriter.sharing(first.studio, first.writer, BestOfN(), budget=4)
+    [three] = third.search([PROMPT])
+    assert len(painter.calls) == 4 * 2 and three.cost.pictures == 4
     assert one.cost.pictures == two.cost.pictures == 4
-    assert one.cost.seconds["drawing"] == two.cost.seconds["drawing"] > 0
+    assert two.cost.seconds["drawing"] == three.cost.seconds["drawing"] > 0
     assert one.winner.rewrite == two.winner.rewrite
 
 
