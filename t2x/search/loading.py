@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import UnknownNameError
@@ -76,8 +75,29 @@ def load_search(
     return SearchRewriter(rewriter, generator, rewards, method=method, **options)
 
 
-best_of_n = partial(load_search, "best-of-n")
-evolution = partial(load_search, "evolution")
-reflective = partial(load_search, "reflective")
-cooperative = partial(load_search, "cooperative")
-critique_refine = partial(load_search, "critique-refine")
+# ---- what the registry names --------------------------------------------------------------------
+
+
+def best_of_n(**options: Any) -> SearchRewriter:
+    """``load_search("best-of-n", ...)``."""
+    return load_search("best-of-n", **options)
+
+
+def evolution(**options: Any) -> SearchRewriter:
+    """``load_search("evolution", ...)``."""
+    return load_search("evolution", **options)
+
+
+def reflective(**options: Any) -> SearchRewriter:
+    """``load_search("reflective", ...)``."""
+    return load_search("reflective", **options)
+
+
+def cooperative(**options: Any) -> SearchRewriter:
+    """``load_search("cooperative", ...)``."""
+    return load_search("cooperative", **options)
+
+
+def critique_refine(**options: Any) -> SearchRewriter:
+    """``load_search("critique-refine", ...)``."""
+    return load_search("critique-refine", **options)
