@@ -87,6 +87,9 @@ def evaluate(
     split: Annotated[
         str, typer.Option(help="With --budget: held-out, or validation to choose settings on.")
     ] = "held-out",
+    workers: Annotated[
+        int, typer.Option(min=1, help="With --budget: processes of one thread each.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Generate from held-out prompts in several arms, and let the judge score the pictures.
@@ -104,19 +107,13 @@ def evaluate(
 
             result = evaluate_arms(names, n, seed, generator=generator, progress=show)
         else:
-            from t2x.world.search_arms import evaluate_at_equal_cost
+            from t2x.world.search_arms import EqualCost, evaluate_at_equal_cost
 
-            result = evaluate_at_equal_cost(
-                names,
-                n,
-                seed,
-                budget=budget,
-                generator=generator,
-                rewards=split_weights(rewards, "reward", EXAMPLE),
-                split=split,
-                out=out,
-                progress=show,
+            weights = split_weights(rewards, "reward", EXAMPLE)
+            setup = EqualCost(
+                names, n, seed, budget, generator=generator, rewards=weights, split=split
             )
+            result = evaluate_at_equal_cost(setup, out=out, workers=workers, progress=show)
     if as_json:
         print_json(result)
         return

@@ -20,7 +20,7 @@ __all__ = ["METHODS", "REWARDS", "load_search", "make_method"]
 
 # Of the embedded rewards, the two that together tell right pictures from wrong best; chosen on
 # validation prompts.
-REWARDS: Mapping[str, float] = {"clip": 1.0, "vqa": 0.5}
+REWARDS: dict[str, float] = {"clip": 1.0, "vqa": 0.5}
 
 
 def _reflective(inspector: Any = "align", **options: Any) -> Method:

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from t2x.search.records import Shot
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "evaluate_at_equal_cost"]
+__all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "EqualCost", "evaluate_at_equal_cost"]
 
 ARMS = ("raw", "rules", "rewrite", *METHODS)
 CHUNK = 48  # prompts that all arms work on before the next; also what a kill can cost
@@ -81,40 +84,9 @@ class _Outcome:
     status: str
 
 
-@dataclass
-class _Bench:
-    """Everything that the arms share."""
-
-    studio: Studio
-    writer: Writer
-    budget: int
-    seed: int
-    numbers: Mapping[str, int]
-
-    def noise(self, index: int) -> list[int]:
-        """Picture seeds of a prompt; the first is the one of the arms with one picture."""
-        return [picture_seed(self.seed, index, number) for number in range(self.budget)]
-
-
-def evaluate_at_equal_cost(
-    arms: Sequence[str] = ARMS,
-    n: int = 1000,
-    seed: int = 7,
-    *,
-    budget: int = 8,
-    generator: str | Generator = "emoji-flow-turbo",
-    rewriter: str | Rewriter = "emoji-rewriter",
-    rewards: Sequence[RewardModel] | Mapping[str, float] = REWARDS,
-    split: str = "held-out",
-    out: str | Path | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Score arms that draw ``budget`` pictures each on ``n`` prompts; plain data for JSON.
-
-    ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
-    ``one_picture`` (the same of the first picture of its text), ``best_of_text`` (of the best one
-    of its text) and ``cost`` (means per prompt); ``differences`` compares final pictures,
-    ``one_picture_differences`` and ``best_of_text_differences`` the others.
+@dataclass(frozen=True)
+class EqualCost:
+    """What is compared.
 
     Args:
         arms: raw, rules, rewrite, dense, names of rewriters and of searches (``METHODS``).
@@ -125,40 +97,129 @@ def evaluate_at_equal_cost(
         rewriter: what the arm "rewrite" and the searches ask.
         rewards: what chooses: names with weights, or loaded rewards, which are summed.
         split: "held-out", or "validation" to choose settings on.
-        out: JSONL with a row per prompt; a run that was stopped goes on where it was.
-        progress: hears (what, done, total).
-
-    Raises T2XError for arms that ``evaluate_arms`` refuses, an unknown split, and an ``out`` of
-    other settings.
     """
-    from t2x.registry import load_reward
 
-    check_arms([name for name in arms if name not in METHODS] or ["raw"], n)
-    if split not in SPLITS:
-        raise T2XError(f"unknown split {split!r}; allowed: {', '.join(SPLITS)}")
-    if len(set(arms)) != len(arms):
-        raise T2XError(f"the arms are {', '.join(arms)}; give each once")
-    model = as_generator(generator)
-    weights = dict(rewards) if isinstance(rewards, Mapping) else {}
-    studio = Studio(model, [load_reward(r) for r in rewards], weights, count_flops=True)
-    writer = Writer(_guarded(rewriter, model), count_flops=True)
-    numbers = {"budget": budget, **NUMBERS}
-    bench = _Bench(studio, writer, budget, seed, numbers)
-    prompts = SPLITS[split](n, seed)
-    settings = {
-        "input": split,
-        "n": n,
-        "seed": seed,
-        "budget": budget,
-        "arms": list(arms),
-        "generator": model.model_id,
-        "rewriter": writer.guarded.model_id,
-        "rewards": studio.ensemble.weights,
-        **NUMBERS,
-        "methods": {name: METHOD_OPTIONS.get(name, {}) for name in arms if name in METHODS},
-    }
-    rows = _rows(bench, arms, prompts, settings, out, progress)
-    return {**settings, **_table(prompts, arms, rows, seed)}
+    arms: Sequence[str] = ARMS
+    n: int = 1000
+    seed: int = 7
+    budget: int = 8
+    generator: str | Generator = "emoji-flow-turbo"
+    rewriter: str | Rewriter = "emoji-rewriter"
+    rewards: Sequence[RewardModel] | Mapping[str, float] = field(default_factory=REWARDS.copy)
+    split: str = "held-out"
+
+    def check(self) -> None:
+        """Raise T2XError, before anything is loaded, for what can't be run."""
+        check_arms([name for name in self.arms if name not in METHODS] or ["raw"], self.n)
+        if self.split not in SPLITS:
+            raise T2XError(f"unknown split {self.split!r}; allowed: {', '.join(SPLITS)}")
+        if len(set(self.arms)) != len(self.arms):
+            raise T2XError(f"the arms are {', '.join(self.arms)}; give each once")
+        if self.budget < 2:
+            raise T2XError(f"budget is {self.budget}; give at least 2 pictures")
+
+    def prompts(self) -> list[UserPrompt]:
+        """The prompts, the same for all arms."""
+        return SPLITS[self.split](self.n, self.seed)
+
+    def settings(self) -> Row:
+        """All that decides a row."""
+        names = {name: getattr(self, name) for name in ("generator", "rewriter")}
+        rewards = self.rewards
+        if not isinstance(rewards, Mapping):
+            rewards = {reward.name: 1.0 for reward in rewards}
+        methods = {name: METHOD_OPTIONS.get(name, {}) for name in self.arms if name in METHODS}
+        return {
+            "input": self.split,
+            "n": self.n,
+            "seed": self.seed,
+            "budget": self.budget,
+            "arms": list(self.arms),
+            **{k: v if isinstance(v, str) else v.model_id for k, v in names.items()},
+            "rewards": dict(rewards),
+            **NUMBERS,
+            "methods": methods,
+        }
+
+
+@dataclass
+class _Bench:
+    """What the arms share: one set of pictures, one set of texts."""
+
+    setup: EqualCost
+    studio: Studio
+    writer: Writer
+    prompts: list[UserPrompt]
+
+    @classmethod
+    def load(cls, setup: EqualCost) -> _Bench:
+        from t2x.registry import load_reward
+
+        model = as_generator(setup.generator)
+        weights = dict(setup.rewards) if isinstance(setup.rewards, Mapping) else {}
+        rewards = [load_reward(reward) for reward in setup.rewards]
+        studio = Studio(model, rewards, weights, count_flops=True)
+        writer = Writer(_guarded(setup.rewriter, model), count_flops=True)
+        return cls(setup, studio, writer, setup.prompts())
+
+    def noise(self, index: int) -> list[int]:
+        """Picture seeds of a prompt; the first is the one of the arms with one picture."""
+        budget = self.setup.budget
+        return [picture_seed(self.setup.seed, index, number) for number in range(budget)]
+
+    @cached_property
+    def runners(self) -> dict[str, _Runner]:
+        """The arms by name."""
+        return {name: _runner(name, self) for name in self.setup.arms}
+
+    def rows(self, start: int) -> list[Row]:
+        """Run all arms on the chunk of prompts that begins at ``start``, and judge."""
+        chunk = self.prompts[start : start + CHUNK]
+        found = {name: run(chunk, start) for name, run in self.runners.items()}
+        judged = _judged(chunk, found)
+        self.studio.clear()
+        self.writer.clear()
+        return [
+            {"index": start + i, "arms": {name: judged[name][i] for name in found}}
+            for i in range(len(chunk))
+        ]
+
+
+def evaluate_at_equal_cost(
+    setup: EqualCost,
+    *,
+    out: str | Path | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Score arms that draw the same number of pictures; plain data for JSON.
+
+    ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
+    ``one_picture`` (the same of the first picture of its text), ``best_of_text`` (of the best one
+    of its text) and ``cost`` (means per prompt); ``differences`` compares final pictures,
+    ``one_picture_differences`` and ``best_of_text_differences`` the others.
+
+    Args:
+        setup: what is compared.
+        out: JSONL with a row per prompt; a run that was stopped goes on where it was.
+        workers: processes of one thread each, with models of their own; the rows are the same.
+        progress: hears (what, prompts done, prompts in all).
+
+    Raises T2XError for arms that ``evaluate_arms`` refuses, an unknown split, an ``out`` of other
+    settings, and several workers for loaded objects.
+    """
+    setup.check()
+    if out is None:
+        rows = [row for part in _chunks(setup, 0, workers, progress) for row in part]
+    else:
+        from t2x.jobs.output import open_output
+
+        path = Path(out)
+        with open_output(path, setup.settings()) as output:
+            for part in _chunks(setup, output.last + 1, workers, progress):
+                output.write(part, [])
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return {**setup.settings(), **_table(setup, rows)}
 
 
 def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
@@ -170,55 +231,54 @@ def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
 # ---- running ------------------------------------------------------------------------------------
 
 
-def _rows(
-    bench: _Bench,
-    arms: Sequence[str],
-    prompts: Sequence[UserPrompt],
-    settings: Row,
-    out: str | Path | None,
-    progress: Progress | None,
-) -> list[Row]:
-    """A row per prompt: those of an earlier run, and the others chunk by chunk."""
-    if out is None:
-        return _run(bench, arms, prompts, 0, progress, lambda rows: None)
-    from t2x.jobs.output import open_output
-
-    path = Path(out)
-    with open_output(path, settings) as output:
-        done = output.last + 1
-        _run(bench, arms, prompts, done, progress, lambda rows: output.write(rows, []))
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def _run(
-    bench: _Bench,
-    arms: Sequence[str],
-    prompts: Sequence[UserPrompt],
-    begin: int,
-    progress: Progress | None,
-    save: Callable[[list[Row]], None],
-) -> list[Row]:
-    runners = {name: _runner(name, bench) for name in arms}
-    every: list[Row] = []
-    for start in range(begin, len(prompts), CHUNK):
-        chunk = prompts[start : start + CHUNK]
-        found: dict[str, list[_Outcome]] = {}
-        for name, run in runners.items():
-            if progress is not None:
-                progress(f"{name}, prompts", start, len(prompts))
-            found[name] = run(chunk, start)
-        judged = _judged(chunk, found)
-        rows = [
-            {"index": start + i, "arms": {name: judged[name][i] for name in arms}}
-            for i in range(len(chunk))
-        ]
-        save(rows)
-        every += rows
-        bench.studio.clear()
-        bench.writer.clear()
+def _chunks(
+    setup: EqualCost, begin: int, workers: int, progress: Progress | None
+) -> Iterator[list[Row]]:
+    """Rows chunk by chunk, in order."""
+    starts = range(begin, setup.n, CHUNK)
     if progress is not None:
-        progress("done", len(prompts), len(prompts))
-    return every
+        progress("loading", begin, setup.n)
+    if workers > 1 and starts:
+        made = _in_processes(setup, starts, workers)
+    else:
+        bench = _Bench.load(setup) if starts else None
+        made = (bench.rows(start) for start in starts if bench is not None)
+    for start, rows in zip(starts, made, strict=True):
+        yield rows
+        if progress is not None:
+            progress("prompts, all arms", start + len(rows), setup.n)
+
+
+def _in_processes(setup: EqualCost, starts: Sequence[int], workers: int) -> Iterator[list[Row]]:
+    if not isinstance(setup.rewards, Mapping) or not all(
+        isinstance(part, str) for part in (setup.generator, setup.rewriter)
+    ):
+        raise T2XError(
+            "several workers load models of their own; give generator, rewriter and rewards by name"
+        )
+    context = multiprocessing.get_context("spawn")  # torch can't be forked once it has computed
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin_worker, initargs=(setup,)
+    ) as pool:
+        try:
+            yield from pool.map(_work, starts)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_worker: list[_Bench] = []  # of this process, where it is a worker
+
+
+def _begin_worker(setup: EqualCost) -> None:
+    from t2x.world.training import set_threads
+
+    set_threads(1)
+    _worker.append(_Bench.load(setup))
+
+
+def _work(start: int) -> list[Row]:
+    return _worker[0].rows(start)
 
 
 _Runner: TypeAlias = "Callable[[Sequence[UserPrompt], int], list[_Outcome]]"
@@ -228,12 +288,13 @@ def _runner(name: str, bench: _Bench) -> _Runner:
     if name not in METHODS:
         return _one_text(name, bench)
     method = make_method(name, **METHOD_OPTIONS.get(name, {}))
-    search = SearchRewriter.sharing(bench.studio, bench.writer, method, **bench.numbers)
+    seed, numbers = bench.setup.seed, {"budget": bench.setup.budget, **NUMBERS}
+    search = SearchRewriter.sharing(bench.studio, bench.writer, method, **numbers)
 
     def run(chunk: Sequence[UserPrompt], start: int) -> list[_Outcome]:
         noise = [bench.noise(start + i) for i in range(len(chunk))]
         texts = [p.text for p in chunk]
-        return [_searched(h) for h in search.search(texts, seed=bench.seed, picture_seeds=noise)]
+        return [_searched(h) for h in search.search(texts, seed=seed, picture_seeds=noise)]
 
     return run
 
@@ -258,7 +319,7 @@ def _one_text(name: str, bench: _Bench) -> _Runner:
     def run(chunk: Sequence[UserPrompt], start: int) -> list[_Outcome]:
         noise = [bench.noise(start + i) for i in range(len(chunk))]
         tracks = [
-            Track(p.text, protect(p.text).sources, tuple(row), bench.budget, bench.seed)
+            Track(p.text, protect(p.text).sources, tuple(row), bench.setup.budget, bench.setup.seed)
             for p, row in zip(chunk, noise, strict=True)
         ]
         rewrites = write(chunk, tracks, start)
@@ -291,11 +352,11 @@ def _text_writer(name: str, bench: _Bench) -> _TextWriter:
     if name == "rules":
         rules = load_rewriter(name)
         return lambda chunk, tracks, start: [
-            row[0] for row in rules.rewrite([p.text for p in chunk], seed=bench.seed)
+            row[0] for row in rules.rewrite([p.text for p in chunk], seed=bench.setup.seed)
         ]
     if name in ("raw", "dense"):
         return lambda chunk, tracks, start: [
-            Rewrite(p.text, _reference(name, p, bench.seed, start + i), status="unchanged")
+            Rewrite(p.text, _reference(name, p, bench.setup.seed, start + i), status="unchanged")
             for i, p in enumerate(chunk)
         ]
     writer = bench.writer if name == "rewrite" else Writer(_guarded(name, bench.studio.generator))
@@ -349,9 +410,8 @@ def _judged(
 # ---- tables -------------------------------------------------------------------------------------
 
 
-def _table(
-    prompts: Sequence[UserPrompt], arms: Sequence[str], rows: Sequence[Row], seed: int
-) -> dict[str, Any]:
+def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
+    prompts, arms, seed = setup.prompts(), setup.arms, setup.seed
     table: dict[str, Any] = {"arms": {}}
     scores: dict[str, dict[str, ArmScores]] = {}
     for which in WHICH:

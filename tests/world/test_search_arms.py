@@ -19,7 +19,7 @@ from t2x.world.evaluate import evaluate_arms, picture_seed
 from t2x.world.prompts import validation_prompts
 from t2x.world.render import render_scene
 from t2x.world.scene import Group, Scene
-from t2x.world.search_arms import evaluate_at_equal_cost
+from t2x.world.search_arms import EqualCost, evaluate_at_equal_cost
 
 N, SEED, BUDGET = 30, 4, 3
 ARMS = ("raw", "dense", "rules", "best-of-n")
@@ -62,11 +62,14 @@ class First:
         return torch.stack([item.std() for item in media])
 
 
+def setup(arms: Sequence[str] = ARMS, painter: Painter | None = None, **options: Any) -> EqualCost:
+    parts: dict[str, Any] = {"generator": painter or Painter(), "rewriter": "rules"}
+    parts |= {"rewards": [First()], "split": "validation", **options}
+    return EqualCost(arms, N, SEED, BUDGET, **parts)
+
+
 def measured(arms: Sequence[str] = ARMS, painter: Painter | None = None, **options: Any) -> dict:
-    return evaluate_at_equal_cost(
-        arms, N, SEED, budget=BUDGET, generator=painter or Painter(), rewriter="rules",
-        rewards=[First()], split="validation", **options,
-    )  # fmt: skip
+    return evaluate_at_equal_cost(setup(arms, painter), **options)
 
 
 @pytest.fixture(scope="module")
@@ -149,4 +152,6 @@ def test_bad_calls() -> None:
     with pytest.raises(T2XError, match=r"evolution draws several pictures .*--budget"):
         evaluate_arms(("raw", "evolution"), N, 0, generator=Painter())
     with pytest.raises(T2XError, match="unknown split 'test'; allowed: held-out"):
-        evaluate_at_equal_cost(("raw",), N, 0, generator=Painter(), split="test")
+        setup(split="test").check()
+    with pytest.raises(T2XError, match="workers load models of their own"):
+        measured(workers=2)
