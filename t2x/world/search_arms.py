@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "EqualCost", "evaluate_at_equal_cost"]
 
 ARMS = ("raw", "rules", "rewrite", *METHODS)
-CHUNK = 48  # prompts that all arms work on before the next; also what a kill can cost
 SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
     "held-out": held_out_prompts,
     "validation": validation_prompts,
@@ -97,6 +96,7 @@ class EqualCost:
         rewriter: what the arm "rewrite" and the searches ask.
         rewards: what chooses: names with weights, or loaded rewards, which are summed.
         split: "held-out", or "validation" to choose settings on.
+        chunk: prompts that all arms work on before the next; also what a kill can cost.
     """
 
     arms: Sequence[str] = ARMS
@@ -107,6 +107,7 @@ class EqualCost:
     rewriter: str | Rewriter = "emoji-rewriter"
     rewards: Sequence[RewardModel] | Mapping[str, float] = field(default_factory=REWARDS.copy)
     split: str = "held-out"
+    chunk: int = 48
 
     def check(self) -> None:
         """Raise T2XError, before anything is loaded, for what can't be run."""
@@ -174,7 +175,7 @@ class _Bench:
 
     def rows(self, start: int) -> list[Row]:
         """Run all arms on the chunk of prompts that begins at ``start``, and judge."""
-        chunk = self.prompts[start : start + CHUNK]
+        chunk = self.prompts[start : start + self.setup.chunk]
         found = {name: run(chunk, start) for name, run in self.runners.items()}
         judged = _judged(chunk, found)
         self.studio.clear()
@@ -235,7 +236,7 @@ def _chunks(
     setup: EqualCost, begin: int, workers: int, progress: Progress | None
 ) -> Iterator[list[Row]]:
     """Rows chunk by chunk, in order."""
-    starts = range(begin, setup.n, CHUNK)
+    starts = range(begin, setup.n, setup.chunk)
     if progress is not None:
         progress("loading", begin, setup.n)
     if workers > 1 and starts:

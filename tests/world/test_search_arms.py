@@ -13,7 +13,6 @@ import torch
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.types import Media
-from t2x.world import search_arms
 from t2x.world.captions import dense_prompt
 from t2x.world.evaluate import evaluate_arms, picture_seed
 from t2x.world.prompts import validation_prompts
@@ -114,11 +113,8 @@ def test_one_picture_is_that_of_the_arms_without_a_budget(monkeypatch: Any, resu
         assert one["tasks"] == plain["arms"][name]["tasks"]
 
 
-def test_a_stopped_run_goes_on_and_gives_the_same(
-    monkeypatch: Any, tmp_path: Path, result: dict
-) -> None:
+def test_a_stopped_run_goes_on_and_gives_the_same(tmp_path: Path, result: dict) -> None:
     two = ("dense", "best-of-n")
-    monkeypatch.setattr(search_arms, "CHUNK", 8)
     out, heard = tmp_path / "rows.jsonl", []
 
     def stop(what: str, done: int, total: int) -> None:
@@ -126,9 +122,11 @@ def test_a_stopped_run_goes_on_and_gives_the_same(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measured(two, out=out, progress=stop)
+        evaluate_at_equal_cost(setup(two, chunk=8), out=out, progress=stop)
     assert len(out.read_text("utf-8").splitlines()) == 16
-    again = measured(two, out=out, progress=lambda *said: heard.append(said))
+    again = evaluate_at_equal_cost(
+        setup(two, chunk=8), out=out, progress=lambda *said: heard.append(said)
+    )
     assert min(done for _, done, _ in heard) == 16 and heard[-1][1:] == (N, N)
     for name in two:
         assert _scores(again, name) == _scores(result, name)
@@ -155,3 +153,12 @@ def test_bad_calls() -> None:
         setup(split="test").check()
     with pytest.raises(T2XError, match="workers load models of their own"):
         measured(workers=2)
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_rows(tmp_path: Path) -> None:
+    small = EqualCost(("raw", "best-of-n"), 30, 1, 2, rewriter="rules", chunk=16)
+    one = evaluate_at_equal_cost(small, out=tmp_path / "one.jsonl")
+    two = evaluate_at_equal_cost(small, out=tmp_path / "two.jsonl", workers=2)
+    for name in small.arms:
+        assert _scores(one, name) == _scores(two, name)
