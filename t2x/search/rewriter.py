@@ -68,7 +68,7 @@ class SearchRewriter:
         instructs: whether the rewriter follows instructions; None finds out
             (``t2x.search.writer``).
         batch_size: pictures drawn and scored at a time.
-        count_flops: count FLOPs on the first batch of each phase.
+        count_flops: count the FLOPs of one sample in each phase, in a run of its own.
         progress: hears (what, done, total).
     """
 

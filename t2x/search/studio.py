@@ -11,7 +11,8 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.search.records import Shot
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 BATCH = 32  # pictures drawn and scored at a time
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # what, done, total
-T = TypeVar("T")
 
 
 class Inspector(Protocol):
@@ -110,30 +110,29 @@ class Studio:
     def _drawn(self, orders: Sequence[Order]) -> list[Shot]:
         from t2x.media import quantize
 
-        negatives = [o.negative for o in orders]
+        flops = self._count("drawing", lambda: self._generate(orders[:1]))
         begun = time.perf_counter()
-        media = self._counted(
-            "drawing",
-            len(orders),
-            lambda: self.generator.generate(
-                [o.text for o in orders],
-                negative=negatives if any(negatives) else None,
-                seeds=[o.seed for o in orders],
-            ),
-        )
-        media = quantize(media)
+        media = quantize(self._generate(orders))
         drawn = time.perf_counter()
-        scores = self._counted("scoring", len(orders), lambda: self._scored(orders, media))
+        scores = self._scored(orders, media)
         done = time.perf_counter()
+        flops += self._count("scoring", lambda: self._scored(orders[:1], media[:1]))
         seconds = {
             "drawing": (drawn - begun) / len(orders),
             "scoring": (done - drawn) / len(orders),
         }
-        flops = sum(self._flops.get(name, math.nan) for name in ("drawing", "scoring"))
         return [
             Shot(order.seed, picture, *row, seconds, flops)
             for order, picture, row in zip(orders, _bytes(media), scores, strict=True)
         ]
+
+    def _generate(self, orders: Sequence[Order]) -> Media:
+        negatives = [o.negative for o in orders]
+        return self.generator.generate(
+            [o.text for o in orders],
+            negative=negatives if any(negatives) else None,
+            seeds=[o.seed for o in orders],
+        )
 
     def _scored(
         self, orders: Sequence[Order], media: Media
@@ -155,49 +154,41 @@ class Studio:
         new = [key for key in dict.fromkeys(keys) if key not in self._looks]
         for start in range(0, len(new), self.batch_size):
             batch = new[start : start + self.batch_size]
-            begun = time.perf_counter()
+            prompts = [order.prompt for _, order in batch]
             media = media_of([self._shots[order] for _, order in batch])
-            found = self._inspected(inspector, [order.prompt for _, order in batch], media)
+            begun = time.perf_counter()
+            found = inspector.details(prompts, media)
             spent = (time.perf_counter() - begun) / len(batch)
+            once = partial(inspector.details, prompts[:1], media[:1])
+            flops = self._count(f"looking with {id(inspector)}", once)
             self._looks.update(
-                (key, Look(item, spent, self._flops.get(_looking(inspector), math.nan)))
-                for key, item in zip(batch, found, strict=True)
+                (key, Look(item, spent, flops)) for key, item in zip(batch, found, strict=True)
             )
             self._say("looking at pictures", start + len(batch), len(new))
         return [self._looks[key] for key in keys]
 
-    def _inspected(
-        self, inspector: Inspector, prompts: Sequence[str], media: Media
-    ) -> Sequence[Any]:
-        name = _looking(inspector)
-        return self._counted(name, len(prompts), lambda: inspector.details(prompts, media))
-
-    def _counted(self, name: str, number: int, run: Callable[[], T]) -> T:
-        """Run; the first time, with FLOPs counted, which all later pictures are taken to cost."""
-        if not self.count_flops or name in self._flops:
-            return run()
-        result, flops = counted(run)
-        self._flops[name] = flops / number
-        return result
+    def _count(self, name: str, run: Callable[[], Any]) -> float:
+        """FLOPs of one sample, counted once, on a run of its own: counting is slow."""
+        if not self.count_flops:
+            return math.nan
+        if name not in self._flops:
+            self._flops[name] = counted(run)
+        return self._flops[name]
 
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
 
 
-def _looking(inspector: Inspector) -> str:
-    return f"looking with {id(inspector)}"
-
-
-def counted(run: Callable[[], T]) -> tuple[T, float]:
-    """Run, and count the floating-point operations of its matrix products, convolutions and
-    attention (``torch.utils.flop_counter``)."""
+def counted(run: Callable[[], Any]) -> float:
+    """Floating-point operations of the matrix products, convolutions and attention of a run
+    (``torch.utils.flop_counter``)."""
     from torch.utils.flop_counter import FlopCounterMode
 
     counter = FlopCounterMode(display=False)
     with counter:
-        result = run()
-    return result, float(counter.get_total_flops())
+        run()
+    return float(counter.get_total_flops())
 
 
 def _bytes(media: Media) -> list[Any]:

@@ -134,16 +134,10 @@ class Writer:
     def _extend(self, rewriter: Rewriter, keys: Sequence[_Key], seed: int, end: int) -> None:
         """The first ``end`` answers for each source: the first of several are those of fewer."""
         sources = [source for _, source, _ in keys]
-        begun = time.perf_counter()
-
-        def run() -> list[list[Rewrite]]:
-            return rewriter.rewrite(sources, num_generations=end, seed=seed)
-
         if self.count_flops and self._flops is None and self.is_model:
-            rows, flops = counted(run)
-            self._flops = flops / (len(keys) * end)
-        else:
-            rows = run()
+            self._flops = counted(lambda: rewriter.rewrite(sources[:1], seed=seed))
+        begun = time.perf_counter()
+        rows = rewriter.rewrite(sources, num_generations=end, seed=seed)
         spent = (time.perf_counter() - begun) / (len(keys) * end)
         for key, row in zip(keys, rows, strict=True):
             told = self._told.setdefault(key, [])
