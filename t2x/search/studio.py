@@ -6,7 +6,6 @@ never against the text that was drawn.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from t2x.types import Generator, Media, RewardModel
 
 __all__ = ["Inspector", "Look", "Order", "Progress", "Studio", "counted", "media_of"]
-
-log = logging.getLogger(__name__)
 
 BATCH = 32  # pictures drawn and scored at a time
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # what, done, total

@@ -135,6 +135,7 @@ class EqualCost:
             "n": self.n,
             "seed": self.seed,
             "budget": self.budget,
+            "chunk": self.chunk,
             "arms": list(self.arms),
             **{k: v if isinstance(v, str) else v.model_id for k, v in names.items()},
             "rewards": dict(rewards),
@@ -235,8 +236,9 @@ def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
 def _chunks(
     setup: EqualCost, begin: int, workers: int, progress: Progress | None
 ) -> Iterator[list[Row]]:
-    """Rows chunk by chunk, in order."""
-    starts = range(begin, setup.n, setup.chunk)
+    """Rows chunk by chunk, in order, from the chunk that holds ``begin``: chunks are cut by the
+    number of the prompt, so that a resumed run draws the same batches."""
+    starts = range(begin // setup.chunk * setup.chunk, setup.n, setup.chunk)
     if progress is not None:
         progress("loading", begin, setup.n)
     if workers > 1 and starts:
