@@ -259,6 +259,7 @@ def _in_processes(setup: EqualCost, starts: Sequence[int], workers: int) -> Iter
         raise T2XError(
             "several workers load models of their own; give generator, rewriter and rewards by name"
         )
+    _Bench.load(setup)  # what can't be loaded is said here, and not by a worker that dies of it
     context = multiprocessing.get_context("spawn")  # torch can't be forked once it has computed
     with ProcessPoolExecutor(
         workers, mp_context=context, initializer=_begin_worker, initargs=(setup,)
