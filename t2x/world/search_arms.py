@@ -63,9 +63,6 @@ SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
 # Chosen on validation prompts, as is t2x.search.loading.REWARDS.
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {}
 NUMBERS = {"seeds": 1, "confirm": 0}
-# Pictures that the judge sees of each arm: the best of all, by the reward, and of the final text
-# the best and the first.
-WHICH = {"final": "", "best": "best_of_text", "first": "one_picture"}
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 Row: TypeAlias = "dict[str, Any]"
 
@@ -77,7 +74,6 @@ class _Outcome:
 
     text: str
     final: Shot | None
-    best: Shot | None
     first: Shot | None
     cost: Cost
     status: str
@@ -197,9 +193,8 @@ def evaluate_at_equal_cost(
     """Score arms that draw the same number of pictures; plain data for JSON.
 
     ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
-    ``one_picture`` (the same of the first picture of its text), ``best_of_text`` (of the best one
-    of its text) and ``cost`` (means per prompt); ``differences`` compares final pictures,
-    ``one_picture_differences`` and ``best_of_text_differences`` the others.
+    ``one_picture`` (the same of the first picture of its text) and ``cost`` (means per prompt);
+    ``differences`` compares final pictures, ``one_picture_differences`` first ones.
 
     Args:
         setup: what is compared.
@@ -306,9 +301,7 @@ def _runner(name: str, bench: _Bench) -> _Runner:
 def _searched(history: History) -> _Outcome:
     winner = history.winner
     status = "accepted" if winner.number else "unchanged"
-    best = _best(list(winner.shots.values()))
-    first = winner.first()
-    return _Outcome(winner.rewrite.text, history.shot, best, first, history.cost, status)
+    return _Outcome(winner.rewrite.text, history.shot, winner.first(), history.cost, status)
 
 
 def _best(shots: Sequence[Shot]) -> Shot | None:
@@ -344,8 +337,7 @@ def _one_text(name: str, bench: _Bench) -> _Runner:
 def _best_seed(rewrite: Rewrite, shots: Sequence[Shot], cost: Cost) -> _Outcome:
     for shot in shots:
         cost.charge(shot)
-    best = _best(shots)
-    return _Outcome(rewrite.text, best, best, shots[0], cost, rewrite.status)
+    return _Outcome(rewrite.text, _best(shots), shots[0], cost, rewrite.status)
 
 
 _TextWriter: TypeAlias = "Callable[[Sequence[UserPrompt], Sequence[Track], int], list[Rewrite]]"
@@ -389,7 +381,7 @@ def _judged(
         id(shot): (prompt, shot)
         for rows in found.values()
         for prompt, row in zip(chunk, rows, strict=True)
-        for shot in (row.final, row.best, row.first)
+        for shot in (row.final, row.first)
         if shot is not None
     }
     shots = [shot for _, shot in wanted.values()]
@@ -400,7 +392,6 @@ def _judged(
             {
                 "text": row.text,
                 "final": right.get(id(row.final), 0.0),
-                "best": right.get(id(row.best), 0.0),
                 "first": right.get(id(row.first), 0.0),
                 "status": row.status,
                 "cost": asdict(row.cost),
@@ -415,23 +406,22 @@ def _judged(
 
 
 def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
-    prompts, arms, seed = setup.prompts(), setup.arms, setup.seed
-    table: dict[str, Any] = {"arms": {}}
-    scores: dict[str, dict[str, ArmScores]] = {}
-    for which in WHICH:
-        scores[which] = {name: _scores([r["arms"][name] for r in rows], which) for name in arms}
-        summaries = {name: arm_summary(prompts, arm, seed) for name, arm in scores[which].items()}
-        add_gap_closed(summaries)
-        for name, summary in summaries.items():
-            if which == "final":
-                table["arms"][name] = summary
-            else:
-                table["arms"][name][WHICH[which]] = summary
-    for name in arms:
-        table["arms"][name]["cost"] = _mean_cost([r["arms"][name]["cost"] for r in rows])
-    for which, said in WHICH.items():
-        table[f"{said}_differences".lstrip("_")] = arm_differences(prompts, scores[which], seed)
-    return table
+    prompts, seed = setup.prompts(), setup.seed
+    own = {name: [row["arms"][name] for row in rows] for name in setup.arms}
+    final = {name: _scores(part, "final") for name, part in own.items()}
+    first = {name: _scores(part, "first") for name, part in own.items()}
+    arms = {name: arm_summary(prompts, scores, seed) for name, scores in final.items()}
+    single = {name: arm_summary(prompts, scores, seed) for name, scores in first.items()}
+    add_gap_closed(arms)
+    add_gap_closed(single)
+    for name, arm in arms.items():
+        arm["one_picture"] = single[name]
+        arm["cost"] = _mean_cost([row["cost"] for row in own[name]])
+    return {
+        "arms": arms,
+        "differences": arm_differences(prompts, final, seed),
+        "one_picture_differences": arm_differences(prompts, first, seed),
+    }
 
 
 def _scores(rows: Sequence[Row], which: str) -> ArmScores:
