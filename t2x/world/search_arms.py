@@ -69,8 +69,8 @@ Row: TypeAlias = "dict[str, Any]"
 
 @dataclass
 class _Outcome:
-    """What one arm gave for one prompt: the best picture of all, the best and the first of its
-    text, the cost."""
+    """What one arm gave for one prompt: the best picture of all, the first of its text, the
+    cost."""
 
     text: str
     final: Shot | None
