@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from t2x.rewriters.vision import VisionRewriter
     from t2x.rewriters.vllm_engine import VllmRewriter
     from t2x.scoring.ensemble import RewardEnsemble
+    from t2x.search.loading import load_search
+    from t2x.search.rewriter import SearchRewriter
     from t2x.store import Store
     from t2x.types import Check, Context, Generator, Media, RewardModel, Rewrite, Rewriter
 
@@ -50,6 +52,7 @@ __all__ = [
     "RewardModel",
     "Rewrite",
     "Rewriter",
+    "SearchRewriter",
     "Store",
     "T2XError",
     "UnknownNameError",
@@ -63,6 +66,7 @@ __all__ = [
     "load_picture",
     "load_reward",
     "load_rewriter",
+    "load_search",
     "quantize",
     "rewrite_file",
     "run_demo",
@@ -84,6 +88,8 @@ _MODULES = {
     "t2x.rewriters.vision": ("VisionRewriter",),
     "t2x.rewriters.vllm_engine": ("VllmRewriter",),
     "t2x.scoring.ensemble": ("RewardEnsemble",),
+    "t2x.search.loading": ("load_search",),
+    "t2x.search.rewriter": ("SearchRewriter",),
     "t2x.store": ("Store",),
     "t2x.types": ("Check", "Context", "Generator", "Media", "RewardModel", "Rewrite", "Rewriter"),
 }

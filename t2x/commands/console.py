@@ -28,6 +28,7 @@ __all__ = [
     "print_table",
     "progress",
     "split_names",
+    "split_weights",
     "write_any_text",
 ]
 
@@ -90,6 +91,18 @@ def split_names(text: str, what: str, example: str) -> list[str]:
     if not names:
         raise T2XError(f"no {what} was named; give for instance {example}")
     return names
+
+
+def split_weights(text: str, what: str, example: str) -> dict[str, float]:
+    """Read names with commas between them, each with a weight behind ``=`` or 1 without."""
+    weights: dict[str, float] = {}
+    for entry in split_names(text, what, example):
+        name, _, weight = entry.partition("=")
+        try:
+            weights[name.strip()] = float(weight or 1.0)
+        except ValueError as error:
+            raise T2XError(f"the weight in {entry!r} is no number; give {example}") from error
+    return weights
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from t2x.commands.console import note, print_json, print_table, progress, split_names
+from t2x.commands.console import (
+    note,
+    print_json,
+    print_table,
+    progress,
+    split_names,
+    split_weights,
+)
+from t2x.commands.search import EXAMPLE
 from t2x.errors import T2XError
 
 __all__ = ["world"]
@@ -55,7 +63,8 @@ def train(
 @world.command("eval")
 def evaluate(
     arms: Annotated[
-        str, typer.Option("--arm", help="Arms to compare, with commas between.")
+        str,
+        typer.Option("--arm", help="Arms to compare, with commas between; with --budget searches."),
     ] = "raw,rules,dense,rewrite",
     n: Annotated[
         int, typer.Option("--n", min=30, help="Held-out prompts, five a task at least.")
@@ -64,18 +73,57 @@ def evaluate(
     generator: Annotated[
         str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")
     ] = "emoji-flow",
+    budget: Annotated[
+        int | None,
+        typer.Option(min=2, help="Pictures for each prompt and arm, of which a reward takes one."),
+    ] = None,
+    rewards: Annotated[
+        str, typer.Option("--reward", "-r", help="With --budget: what takes it, with weights.")
+    ] = EXAMPLE,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="With --budget: JSONL, a row a prompt; a stopped run goes on from it."),
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="With --budget: held-out, or validation to choose settings on.")
+    ] = "held-out",
+    workers: Annotated[
+        int, typer.Option(min=1, help="With --budget: processes of one thread each.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Generate from held-out prompts in several arms, and let the judge score the pictures."""
-    names = split_names(arms, "arm", "--arm raw,dense")
-    from t2x.world.evaluate import evaluate_arms
+    """Generate from held-out prompts in several arms, and let the judge score the pictures.
 
+    With --budget every arm draws as many pictures of each prompt, and the judge sees the one that
+    the reward takes; arms may then be searches: best-of-n, evolution, reflective, cooperative,
+    critique-refine.
+    """
+    names = split_names(arms, "arm", "--arm raw,dense")
+    if budget is None and (out is not None or split != "held-out"):
+        raise T2XError("--out and --split are for arms at equal cost; give --budget as well")
     with progress() as show:
-        result = evaluate_arms(names, n, seed, generator=generator, progress=show)
+        if budget is None:
+            from t2x.world.evaluate import evaluate_arms
+
+            result = evaluate_arms(names, n, seed, generator=generator, progress=show)
+        else:
+            from t2x.world.search_arms import EqualCost, evaluate_at_equal_cost
+
+            weights = split_weights(rewards, "reward", EXAMPLE)
+            setup = EqualCost(
+                names, n, seed, budget, generator=generator, rewards=weights, split=split
+            )
+            result = evaluate_at_equal_cost(setup, out=out, workers=workers, progress=show)
     if as_json:
         print_json(result)
         return
-    tasks = list(next(iter(result["arms"].values()))["tasks"])
+    _print_arms(result["arms"])
+    if budget is not None:
+        _print_costs(result["arms"])
+
+
+def _print_arms(arms: dict[str, Any]) -> None:
+    tasks = list(next(iter(arms.values()))["tasks"])
     rows = [
         (
             name,
@@ -84,7 +132,7 @@ def evaluate(
             *(arm["tasks"][task] for task in tasks),
             arm["seconds_per_picture"],
         )
-        for name, arm in result["arms"].items()
+        for name, arm in arms.items()
     ]
     print_table("", ("arm", "overall", "95 %", *tasks, "s/picture"), rows)
 
@@ -126,6 +174,16 @@ def measure_rewards(
     ]
     columns = (f"{kind} ({planted['pairs'][kind]})" for kind in KINDS)
     print_table("AUC against the judge", ("reward", "as drawn", *columns, "blind to"), rows)
+
+
+def _print_costs(arms: dict[str, Any]) -> None:
+    """What each arm spent on a prompt, and what the first picture of its text is worth."""
+    names = ("pictures", "reward_calls", "lm_calls", "seconds", "flops")
+    rows = [
+        (name, *(f"{arm['cost'][key]:.3g}" for key in names), arm["one_picture"]["overall"])
+        for name, arm in arms.items()
+    ]
+    print_table("", ("arm", *(n.replace("_", " ") for n in names), "one picture"), rows)
 
 
 @world.command()

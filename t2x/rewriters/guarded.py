@@ -120,6 +120,11 @@ class Guarded:
             for p, i in zip(protected, seen, strict=True)
         ]
 
+    def judge(self, prompt: str, parts: Sequence[Rewrite], *, seed: int = 0) -> Rewrite:
+        """Judge what somebody else proposes for a prompt: one part for each of its regions
+        (``t2x.prompts.protect.Protected.sources``), in the words that a rewriter sees."""
+        return self._judge(protect(prompt), list(parts), seed)
+
     def _judge(self, protected: Protected, parts: list[Rewrite], seed: int) -> Rewrite:
         original = protected.original
         base = Rewrite(

@@ -197,6 +197,18 @@ class LanguageModelRewriter:
             for prompt, group in zip(prompts, completions, strict=True)
         ]
 
+    def with_template(self, template: Template) -> LanguageModelRewriter:
+        """Give the same model and settings another task; the weights are shared."""
+        return LanguageModelRewriter(
+            self.model,
+            self.tokenizer,
+            template=template,
+            model_id=self.model_id,
+            batch_size=self.batch_size,
+            temperature=self.temperature,
+            exact=self.exact,
+        )
+
     def complete(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
     ) -> list[list[Completion]]:

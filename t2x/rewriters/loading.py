@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
@@ -37,7 +37,8 @@ def load_guarded(
 
     Args:
         rewriter: what ``load_rewriter`` takes. One that is guarded already keeps its own settings,
-            and takes none but ``generator``, whose limits it gets if it has no budget.
+            and takes none but ``generator``, whose limits it gets if it has no budget. A search by
+            name ("search:evolution") draws with ``generator`` and guards itself.
         generator: what will draw, by name, folder, hub id or loaded; a rewrite must fit its token
             limits, which are read from its tokenizers alone, and gets a negative prompt only if it
             takes one. A name of ``t2x.rewriters.targets.TARGETS`` is a kind of generator, whose
@@ -58,14 +59,16 @@ def load_guarded(
     from t2x.registry import load_rewriter
     from t2x.rewriters.similarity import load_similarity
 
-    model = load_rewriter(rewriter)
     kind = target_named(target) if isinstance(target, str) else target
     if kind is None and generator is not None:
         kind = target_of(generator)
     if isinstance(generator, str) and generator in TARGETS:
         log.info("%s is a kind of generator; name one, and its token limits hold too", generator)
         generator = None
-    if isinstance(model, Guarded):
+    searches = isinstance(rewriter, str) and rewriter.startswith("search:")
+    drawing = {"generator": generator} if searches and generator is not None else {}
+    model = load_rewriter(rewriter, **drawing)
+    if isinstance(model, Guarded) or getattr(model, "guards_itself", False):
         own = {
             "budget": budget,
             "checks": checks,
@@ -78,6 +81,8 @@ def load_guarded(
                 f"a rewriter that is guarded already takes no {', '.join(given)}; give that where "
                 "it is guarded, or give the bare rewriter (its attribute rewriter)"
             )
+        if not isinstance(model, Guarded):
+            return cast("Guarded", model)  # a search guards every text before it is drawn
         if model.budget is not None or generator is None:
             return model
         return model.within(token_budget(generator), negatives=takes_negative(generator))

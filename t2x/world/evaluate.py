@@ -38,7 +38,18 @@ from t2x.world.scene import TASKS
 if TYPE_CHECKING:
     from t2x.types import Generator, Rewriter
 
-__all__ = ["ArmScores", "evaluate_arms", "picture_seed", "run_arms", "style_scores"]
+__all__ = [
+    "ArmScores",
+    "add_gap_closed",
+    "arm_differences",
+    "arm_summary",
+    "as_generator",
+    "check_arms",
+    "evaluate_arms",
+    "picture_seed",
+    "run_arms",
+    "style_scores",
+]
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +70,10 @@ class ArmScores:
     statuses: Counter[str] = field(default_factory=Counter)
 
 
-def picture_seed(seed: int, index: int) -> int:
-    """The noise of sample ``index``, the same in every arm: 63 bits."""
-    digest = hashlib.sha256(f"picture {seed} {index}".encode()).digest()
+def picture_seed(seed: int, index: int, number: int = 0) -> int:
+    """The noise of picture ``number`` of sample ``index``, the same in every arm: 63 bits."""
+    name = f"picture {seed} {index}" + (f" {number}" if number else "")
+    digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
@@ -185,8 +197,8 @@ def evaluate_arms(
     over held_out_kinds.
     Raises T2XError for no arm, an unknown one, a name given twice or too few prompts.
     """
-    _check_arms(arms, n)
-    model = _load_generator(generator)
+    check_arms(arms, n)
+    model = as_generator(generator)
     prompts = held_out_prompts(n, seed)
     loaded = {name: _load_arm(name, model, seed) for name in arms}
     scores = run_arms(
@@ -203,14 +215,22 @@ def evaluate_arms(
         "generator": model.model_id,
         "n": n,
         "seed": seed,
-        "arms": {name: _summary(prompts, arm, seed) for name, arm in scores.items()},
-        "differences": _differences(prompts, scores, seed),
+        "arms": {name: arm_summary(prompts, arm, seed) for name, arm in scores.items()},
+        "differences": arm_differences(prompts, scores, seed),
     }
-    _add_gap_closed(table["arms"])
+    add_gap_closed(table["arms"])
     return table
 
 
-def _check_arms(arms: Sequence[str], n: int) -> None:
+def check_arms(arms: Sequence[str], n: int) -> None:
+    """Raise T2XError for arms that can't be run with one picture each, or too few prompts."""
+    from t2x.search.loading import METHODS
+
+    if searching := [arm for arm in arms if arm in METHODS]:
+        raise T2XError(
+            f"{searching[0]} draws several pictures of each prompt; give every arm the same number "
+            "with --budget (t2x.world.search_arms)"
+        )
     if not arms or len(set(arms)) != len(arms):
         raise T2XError(
             f"the arms are {', '.join(arms) or 'none'}; give one or more, each once, out of "
@@ -232,7 +252,8 @@ def _check_arms(arms: Sequence[str], n: int) -> None:
         )
 
 
-def _load_generator(generator: str | Generator) -> Generator:
+def as_generator(generator: str | Generator) -> Generator:
+    """Load what is given by name."""
     from t2x.registry import load_generator
 
     return load_generator(generator) if isinstance(generator, str) else generator
@@ -244,7 +265,7 @@ def _pool(kind: str) -> str:
     return "plain" if kind in PLAIN_KINDS else "seen"
 
 
-def _summary(prompts: Sequence[UserPrompt], arm: ArmScores, seed: int) -> dict[str, Any]:
+def arm_summary(prompts: Sequence[UserPrompt], arm: ArmScores, seed: int) -> dict[str, Any]:
     """One arm's row of the table."""
     tasks = [p.scene.task for p in prompts]
     interval = bootstrap_mean(arm.correct, strata=tasks, seed=seed)
@@ -275,7 +296,7 @@ def _mean(values: Array, mask: Sequence[bool]) -> float:
     return stratified_mean(values[np.array(mask, bool)])
 
 
-def _differences(
+def arm_differences(
     prompts: Sequence[UserPrompt], scores: Mapping[str, ArmScores], seed: int
 ) -> dict[str, Any]:
     """Paired differences of every two arms, the later minus the earlier one."""
@@ -289,7 +310,7 @@ def _differences(
     return rows
 
 
-def _add_gap_closed(arms: dict[str, Any]) -> None:
+def add_gap_closed(arms: dict[str, Any]) -> None:
     """The share of the distance from ``raw`` to ``dense`` that an arm closes."""
     if not {"raw", "dense"} <= set(arms):
         return
@@ -312,7 +333,7 @@ def style_scores(
 
     This is what chooses the style of the ``dense`` arm; each style has overall, ci95 and tasks.
     """
-    model = _load_generator(generator)
+    model = as_generator(generator)
     prompts = validation_prompts(n, seed)
 
     def writer(style: str) -> Writer:
@@ -328,7 +349,7 @@ def style_scores(
         batch_size=batch_size,
         progress=progress,
     )
-    rows = {style: _summary(prompts, arm, seed) for style, arm in scores.items()}
+    rows = {style: arm_summary(prompts, arm, seed) for style, arm in scores.items()}
     kept = ("overall", "ci95", "tasks")
     ranked = sorted(rows, key=lambda style: -rows[style]["overall"])
     return {style: {key: rows[style][key] for key in kept} for style in ranked}

@@ -1,0 +1,103 @@
+"""Searches by name: what ``load_rewriter("search:evolution", ...)`` and ``t2x search`` give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import UnknownNameError
+from t2x.search.best_of_n import BestOfN
+from t2x.search.cooperative import Cooperative
+from t2x.search.critique_refine import CritiqueRefine
+from t2x.search.evolution import Evolution
+from t2x.search.reflective import Reflective
+from t2x.search.rewriter import Method, SearchRewriter
+
+if TYPE_CHECKING:
+    from t2x.types import Generator, RewardModel, Rewriter
+
+__all__ = ["METHODS", "REWARDS", "load_search", "make_method"]
+
+# Of the embedded rewards, the two that together tell right pictures from wrong best; chosen on
+# validation prompts.
+REWARDS: dict[str, float] = {"clip": 1.0, "vqa": 0.5}
+
+
+def _reflective(inspector: Any = "align", **options: Any) -> Method:
+    return Reflective(_inspector(inspector), **options)
+
+
+def _critique_refine(critic: Any = "critique", **options: Any) -> Method:
+    return CritiqueRefine(_inspector(critic), **options)
+
+
+def _inspector(given: Any) -> Any:
+    from t2x.registry import load_reward
+
+    return load_reward(given) if isinstance(given, str) else given
+
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "best-of-n": BestOfN,
+    "evolution": Evolution,
+    "reflective": _reflective,
+    "cooperative": Cooperative,
+    "critique-refine": _critique_refine,
+}
+
+
+def make_method(name: str, /, **options: Any) -> Method:
+    """Make a method by name; ``options`` are those of its class, where ``inspector`` and ``critic``
+    may be names of rewards. ``"evolution:ga"`` is evolution with these operators.
+
+    Raises ``UnknownNameError`` for another name, and what the class raises.
+    """
+    kind, _, operators = name.partition(":")
+    if kind not in METHODS or (operators and kind != "evolution"):
+        raise UnknownNameError(f"unknown method {name!r}; allowed: {', '.join(METHODS)}")
+    if operators:
+        options["operators"] = operators
+    return METHODS[kind](**options)
+
+
+def load_search(
+    method: str | Method = "best-of-n",
+    *,
+    rewriter: str | Rewriter = "emoji-rewriter",
+    generator: str | Generator = "emoji-flow-turbo",
+    rewards: Sequence[str | RewardModel] | Mapping[str, float] | str | RewardModel = REWARDS,
+    method_options: dict[str, Any] | None = None,
+    **options: Any,
+) -> SearchRewriter:
+    """Load a search; ``options`` are those of :class:`SearchRewriter` (budget, seeds, ...)."""
+    if isinstance(method, str):
+        method = make_method(method, **(method_options or {}))
+    return SearchRewriter(rewriter, generator, rewards, method=method, **options)
+
+
+# ---- what the registry names --------------------------------------------------------------------
+
+
+def best_of_n(**options: Any) -> SearchRewriter:
+    """``load_search("best-of-n", ...)``."""
+    return load_search("best-of-n", **options)
+
+
+def evolution(**options: Any) -> SearchRewriter:
+    """``load_search("evolution", ...)``."""
+    return load_search("evolution", **options)
+
+
+def reflective(**options: Any) -> SearchRewriter:
+    """``load_search("reflective", ...)``."""
+    return load_search("reflective", **options)
+
+
+def cooperative(**options: Any) -> SearchRewriter:
+    """``load_search("cooperative", ...)``."""
+    return load_search("cooperative", **options)
+
+
+def critique_refine(**options: Any) -> SearchRewriter:
+    """``load_search("critique-refine", ...)``."""
+    return load_search("critique-refine", **options)

@@ -1,0 +1,454 @@
+"""Arms of the emoji world at equal cost: each may draw the same number of pictures per prompt, the
+reward chooses one of them, and the judge sees that one alone.
+
+An arm with one text (raw, rules, rewrite, dense) spends its pictures on seeds of that text: best of
+B seeds. A search spends them on texts and seeds as it likes, the one of the user's own words
+included. Texts and seeds that several arms draw are drawn once and charged to each. Beside the
+final picture, the judge sees the first one of each arm's final text (``one_picture``): what a user
+gets who takes the text and draws once.
+
+The reward and the settings of the searches were chosen on validation prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from t2x.errors import T2XError
+from t2x.prompts.protect import protect
+from t2x.registry import load_rewriter
+from t2x.search.loading import METHODS, REWARDS, make_method
+from t2x.search.records import Cost, Track
+from t2x.search.rewriter import SearchRewriter
+from t2x.search.studio import Order, Studio
+from t2x.search.writer import Ask, Writer
+from t2x.types import Rewrite
+from t2x.world.captions import dense_prompt
+from t2x.world.evaluate import (
+    ArmScores,
+    add_gap_closed,
+    arm_differences,
+    arm_summary,
+    as_generator,
+    check_arms,
+    picture_seed,
+)
+from t2x.world.judge import judge_pictures
+from t2x.world.prompts import UserPrompt, held_out_prompts, validation_prompts
+
+if TYPE_CHECKING:
+    from t2x.rewriters.guarded import Guarded
+    from t2x.search.history import History
+    from t2x.search.records import Shot
+    from t2x.types import Generator, RewardModel, Rewriter
+
+__all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "EqualCost", "evaluate_at_equal_cost"]
+
+ARMS = ("raw", "rules", "rewrite", *METHODS)
+SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
+    "held-out": held_out_prompts,
+    "validation": validation_prompts,
+}
+# Chosen on validation prompts, as is t2x.search.loading.REWARDS.
+METHOD_OPTIONS: dict[str, dict[str, Any]] = {}
+NUMBERS = {"seeds": 1, "confirm": 0}
+Progress: TypeAlias = "Callable[[str, int, int], None]"
+Row: TypeAlias = "dict[str, Any]"
+
+
+@dataclass
+class _Outcome:
+    """What one arm gave for one prompt: the best picture of all, the first of its text, the
+    cost."""
+
+    text: str
+    final: Shot | None
+    first: Shot | None
+    cost: Cost
+    status: str
+
+
+@dataclass(frozen=True)
+class EqualCost:
+    """What is compared.
+
+    Args:
+        arms: raw, rules, rewrite, dense, names of rewriters and of searches (``METHODS``).
+        n: prompts.
+        seed: of prompts, texts and pictures.
+        budget: pictures per prompt and arm.
+        generator: what draws.
+        rewriter: what the arm "rewrite" and the searches ask.
+        rewards: what chooses: names with weights, or loaded rewards, which are summed.
+        split: "held-out", or "validation" to choose settings on.
+        chunk: prompts that all arms work on before the next; also what a kill can cost.
+    """
+
+    arms: Sequence[str] = ARMS
+    n: int = 1000
+    seed: int = 7
+    budget: int = 8
+    generator: str | Generator = "emoji-flow-turbo"
+    rewriter: str | Rewriter = "emoji-rewriter"
+    rewards: Sequence[RewardModel] | Mapping[str, float] = field(default_factory=REWARDS.copy)
+    split: str = "held-out"
+    chunk: int = 48
+
+    def check(self) -> None:
+        """Raise T2XError, before anything is loaded, for what can't be run."""
+        check_arms([name for name in self.arms if name not in METHODS] or ["raw"], self.n)
+        if self.split not in SPLITS:
+            raise T2XError(f"unknown split {self.split!r}; allowed: {', '.join(SPLITS)}")
+        if len(set(self.arms)) != len(self.arms):
+            raise T2XError(f"the arms are {', '.join(self.arms)}; give each once")
+        if self.budget < 2:
+            raise T2XError(f"budget is {self.budget}; give at least 2 pictures")
+
+    def prompts(self) -> list[UserPrompt]:
+        """The prompts, the same for all arms."""
+        return SPLITS[self.split](self.n, self.seed)
+
+    def settings(self) -> Row:
+        """All that decides a row."""
+        names = {name: getattr(self, name) for name in ("generator", "rewriter")}
+        rewards = self.rewards
+        if not isinstance(rewards, Mapping):
+            rewards = {reward.name: 1.0 for reward in rewards}
+        methods = {name: METHOD_OPTIONS.get(name, {}) for name in self.arms if name in METHODS}
+        return {
+            "input": self.split,
+            "n": self.n,
+            "seed": self.seed,
+            "budget": self.budget,
+            "chunk": self.chunk,
+            "arms": list(self.arms),
+            **{k: v if isinstance(v, str) else v.model_id for k, v in names.items()},
+            "rewards": dict(rewards),
+            **NUMBERS,
+            "methods": methods,
+        }
+
+
+@dataclass
+class _Bench:
+    """What the arms share: one set of pictures, one set of texts."""
+
+    setup: EqualCost
+    studio: Studio
+    writer: Writer
+    prompts: list[UserPrompt]
+
+    @classmethod
+    def load(cls, setup: EqualCost) -> _Bench:
+        from t2x.registry import load_reward
+
+        model = as_generator(setup.generator)
+        weights = dict(setup.rewards) if isinstance(setup.rewards, Mapping) else {}
+        rewards = [load_reward(reward) for reward in setup.rewards]
+        studio = Studio(model, rewards, weights, count_flops=True)
+        writer = Writer(_guarded(setup.rewriter, model), count_flops=True)
+        return cls(setup, studio, writer, setup.prompts())
+
+    def noise(self, index: int) -> list[int]:
+        """Picture seeds of a prompt; the first is the one of the arms with one picture."""
+        budget = self.setup.budget
+        return [picture_seed(self.setup.seed, index, number) for number in range(budget)]
+
+    @cached_property
+    def runners(self) -> dict[str, _Runner]:
+        """The arms by name."""
+        return {name: _runner(name, self) for name in self.setup.arms}
+
+    def rows(self, start: int) -> list[Row]:
+        """Run all arms on the chunk of prompts that begins at ``start``, and judge."""
+        chunk = self.prompts[start : start + self.setup.chunk]
+        found = {name: run(chunk, start) for name, run in self.runners.items()}
+        judged = _judged(chunk, found)
+        self.studio.clear()
+        self.writer.clear()
+        return [
+            {"index": start + i, "arms": {name: judged[name][i] for name in found}}
+            for i in range(len(chunk))
+        ]
+
+
+def evaluate_at_equal_cost(
+    setup: EqualCost,
+    *,
+    out: str | Path | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Score arms that draw the same number of pictures; plain data for JSON.
+
+    ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
+    ``one_picture`` (the same of the first picture of its text) and ``cost`` (means per prompt);
+    ``differences`` compares final pictures, ``one_picture_differences`` first ones.
+
+    Args:
+        setup: what is compared.
+        out: JSONL with a row per prompt; a run that was stopped goes on where it was.
+        workers: processes of one thread each, with models of their own; the rows are the same.
+        progress: hears (what, prompts done, prompts in all).
+
+    Raises T2XError for arms that ``evaluate_arms`` refuses, an unknown split, an ``out`` of other
+    settings, and several workers for loaded objects.
+    """
+    setup.check()
+    if out is None:
+        rows = [row for part in _chunks(setup, 0, workers, progress) for row in part]
+    else:
+        from t2x.jobs.output import open_output
+
+        path = Path(out)
+        with open_output(path, setup.settings()) as output:
+            for part in _chunks(setup, output.last + 1, workers, progress):
+                output.write(part, [])
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return {**setup.settings(), **_table(setup, rows)}
+
+
+def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
+    from t2x.rewriters.loading import load_guarded
+
+    return load_guarded(rewriter, generator=model)
+
+
+# ---- running ------------------------------------------------------------------------------------
+
+
+def _chunks(
+    setup: EqualCost, begin: int, workers: int, progress: Progress | None
+) -> Iterator[list[Row]]:
+    """Rows chunk by chunk, in order, from the chunk that holds ``begin``: chunks are cut by the
+    number of the prompt, so that a resumed run draws the same batches."""
+    starts = range(begin // setup.chunk * setup.chunk, setup.n, setup.chunk)
+    if progress is not None:
+        progress("loading", begin, setup.n)
+    if workers > 1 and starts:
+        made = _in_processes(setup, starts, workers)
+    else:
+        bench = _Bench.load(setup) if starts else None
+        made = (bench.rows(start) for start in starts if bench is not None)
+    for start, rows in zip(starts, made, strict=True):
+        yield rows
+        if progress is not None:
+            progress("prompts, all arms", start + len(rows), setup.n)
+
+
+def _in_processes(setup: EqualCost, starts: Sequence[int], workers: int) -> Iterator[list[Row]]:
+    if not isinstance(setup.rewards, Mapping) or not all(
+        isinstance(part, str) for part in (setup.generator, setup.rewriter)
+    ):
+        raise T2XError(
+            "several workers load models of their own; give generator, rewriter and rewards by name"
+        )
+    _Bench.load(setup)  # what can't be loaded is said here, and not by a worker that dies of it
+    context = multiprocessing.get_context("spawn")  # torch can't be forked once it has computed
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin_worker, initargs=(setup,)
+    ) as pool:
+        try:
+            yield from pool.map(_work, starts)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_worker: list[_Bench] = []  # of this process, where it is a worker
+
+
+def _begin_worker(setup: EqualCost) -> None:
+    from t2x.world.training import set_threads
+
+    set_threads(1)
+    _worker.append(_Bench.load(setup))
+
+
+def _work(start: int) -> list[Row]:
+    return _worker[0].rows(start)
+
+
+_Runner: TypeAlias = "Callable[[Sequence[UserPrompt], int], list[_Outcome]]"
+
+
+def _runner(name: str, bench: _Bench) -> _Runner:
+    if name not in METHODS:
+        return _one_text(name, bench)
+    method = make_method(name, **METHOD_OPTIONS.get(name, {}))
+    seed, numbers = bench.setup.seed, {"budget": bench.setup.budget, **NUMBERS}
+    search = SearchRewriter.sharing(bench.studio, bench.writer, method, **numbers)
+
+    def run(chunk: Sequence[UserPrompt], start: int) -> list[_Outcome]:
+        noise = [bench.noise(start + i) for i in range(len(chunk))]
+        texts = [p.text for p in chunk]
+        return [_searched(h) for h in search.search(texts, seed=seed, picture_seeds=noise)]
+
+    return run
+
+
+def _searched(history: History) -> _Outcome:
+    winner = history.winner
+    status = "accepted" if winner.number else "unchanged"
+    return _Outcome(winner.rewrite.text, history.shot, winner.first(), history.cost, status)
+
+
+def _best(shots: Sequence[Shot]) -> Shot | None:
+    known = [s for s in shots if not math.isnan(s.score)]
+    return max(known, key=lambda s: s.score) if known else None
+
+
+def _one_text(name: str, bench: _Bench) -> _Runner:
+    """An arm that spends its pictures on seeds of one text."""
+    write = _text_writer(name, bench)
+
+    def run(chunk: Sequence[UserPrompt], start: int) -> list[_Outcome]:
+        noise = [bench.noise(start + i) for i in range(len(chunk))]
+        tracks = [
+            Track(p.text, protect(p.text).sources, tuple(row), bench.setup.budget, bench.setup.seed)
+            for p, row in zip(chunk, noise, strict=True)
+        ]
+        rewrites = write(chunk, tracks, start)
+        orders = [
+            Order(p.text, r.text, r.negative, s)
+            for p, r, row in zip(chunk, rewrites, noise, strict=True)
+            for s in row
+        ]
+        shots = iter(bench.studio.draw(orders))
+        return [
+            _best_seed(rewrite, [next(shots) for _ in row], track.cost)
+            for rewrite, row, track in zip(rewrites, noise, tracks, strict=True)
+        ]
+
+    return run
+
+
+def _best_seed(rewrite: Rewrite, shots: Sequence[Shot], cost: Cost) -> _Outcome:
+    for shot in shots:
+        cost.charge(shot)
+    return _Outcome(rewrite.text, _best(shots), shots[0], cost, rewrite.status)
+
+
+_TextWriter: TypeAlias = "Callable[[Sequence[UserPrompt], Sequence[Track], int], list[Rewrite]]"
+
+
+def _text_writer(name: str, bench: _Bench) -> _TextWriter:
+    """As in ``evaluate_arms``: the rules bare, every model inside the guard."""
+    if name == "rules":
+        rules = load_rewriter(name)
+        return lambda chunk, tracks, start: [
+            row[0] for row in rules.rewrite([p.text for p in chunk], seed=bench.setup.seed)
+        ]
+    if name in ("raw", "dense"):
+        return lambda chunk, tracks, start: [
+            Rewrite(p.text, _reference(name, p, bench.setup.seed, start + i), status="unchanged")
+            for i, p in enumerate(chunk)
+        ]
+    writer = bench.writer if name == "rewrite" else Writer(_guarded(name, bench.studio.generator))
+
+    def ask(chunk: Sequence[UserPrompt], tracks: Sequence[Track], start: int) -> list[Rewrite]:
+        answers = writer.ask([Ask(t, t.sources) for t in tracks])
+        return [writer.judge(t, row[0]) for t, row in zip(tracks, answers, strict=True)]
+
+    return ask
+
+
+def _reference(name: str, prompt: UserPrompt, seed: int, index: int) -> str:
+    if name == "raw":
+        return prompt.text
+    return dense_prompt(prompt.scene, picture_seed(seed, index))
+
+
+def _judged(
+    chunk: Sequence[UserPrompt], found: Mapping[str, Sequence[_Outcome]]
+) -> dict[str, list[Row]]:
+    """What the judge says of final and first pictures. A picture that is missing is no success: an
+    arm without one has drawn nothing that could be right."""
+    from t2x.search.studio import media_of
+
+    wanted = {
+        id(shot): (prompt, shot)
+        for rows in found.values()
+        for prompt, row in zip(chunk, rows, strict=True)
+        for shot in (row.final, row.first)
+        if shot is not None
+    }
+    shots = [shot for _, shot in wanted.values()]
+    verdicts = judge_pictures([p.scene for p, _ in wanted.values()], media_of(shots))
+    right = {key: float(v.correct) for key, v in zip(wanted, verdicts, strict=True)}
+    return {
+        name: [
+            {
+                "text": row.text,
+                "final": right.get(id(row.final), 0.0),
+                "first": right.get(id(row.first), 0.0),
+                "status": row.status,
+                "cost": asdict(row.cost),
+            }
+            for row in rows
+        ]
+        for name, rows in found.items()
+    }
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
+    prompts, seed = setup.prompts(), setup.seed
+    own = {name: [row["arms"][name] for row in rows] for name in setup.arms}
+    final = {name: _scores(part, "final") for name, part in own.items()}
+    first = {name: _scores(part, "first") for name, part in own.items()}
+    arms = {name: arm_summary(prompts, scores, seed) for name, scores in final.items()}
+    single = {name: arm_summary(prompts, scores, seed) for name, scores in first.items()}
+    add_gap_closed(arms)
+    add_gap_closed(single)
+    for name, arm in arms.items():
+        arm["one_picture"] = single[name]
+        arm["cost"] = _mean_cost([row["cost"] for row in own[name]])
+    return {
+        "arms": arms,
+        "differences": arm_differences(prompts, final, seed),
+        "one_picture_differences": arm_differences(prompts, first, seed),
+    }
+
+
+def _scores(rows: Sequence[Row], which: str) -> ArmScores:
+    pictures = sum(row["cost"]["pictures"] for row in rows)
+    drawing = sum(row["cost"]["seconds"].get("drawing", 0.0) for row in rows)
+    writing = sum(row["cost"]["seconds"].get("writing", 0.0) for row in rows)
+    return ArmScores(
+        [row["text"] for row in rows],
+        np.array([row[which] for row in rows]),
+        drawing / max(pictures, 1),
+        writing / max(len(rows), 1),
+        Counter(row["status"] for row in rows if row["status"]),
+    )
+
+
+def _mean_cost(costs: Sequence[Row]) -> dict[str, Any]:
+    """Means per prompt; FLOPs of what was counted."""
+    number = max(len(costs), 1)
+    phases = sorted({phase for cost in costs for phase in cost["seconds"]})
+    seconds = {p: sum(c["seconds"].get(p, 0.0) for c in costs) / number for p in phases}
+    flops = [c["flops"] for c in costs if c["flops"] is not None and c["flops"] == c["flops"]]
+    return {
+        **{
+            name: sum(cost[name] for cost in costs) / number
+            for name in ("pictures", "reward_calls", "lm_calls")
+        },
+        "seconds": sum(seconds.values()),
+        "seconds_by_phase": seconds,
+        "flops": sum(flops) / len(flops) if flops else float("nan"),
+    }
