@@ -155,7 +155,7 @@ def scene_kept(p: Proposal) -> Check:
 
 def language_kept(p: Proposal) -> Check:
     """The rewrite is written in the language of the prompt, where both are clear."""
-    had, has = language(p.source), language(p.answer)
+    had, has = (language(p.protected.nameless(text)) for text in (p.source, p.answer))
     return verdict("language_kept", [f"{had} became {has}"] if had and has and had != has else [])
 
 

@@ -118,10 +118,12 @@ class Protected:
         least = restore.occurrences(names, "\0".join(kept))
         # Quotation marks of two neighbours can look like a third quotation.
         most = least | restore.occurrences(names, self.original)
+        if self.weighted:  # the user's brackets outside of any span are escaped in a new text
+            inside = [*(p for p in self.pieces if isinstance(p, str)), *(s.text for s in self.spans)]
+            for name in names.keys() & set(_BRACKETS):
+                most[name] += self.original.count(name[1]) - "".join(inside).count(name[1])
         found = restore.occurrences(names, text)
         wrong = [name for name in names if not least[name] <= found[name] <= most[name]]
-        if self.weighted:  # brackets outside of any span are escaped in a new text
-            wrong = [n for n in wrong if n not in _BRACKETS or found[n] < least[n]]
         own = set(restore.stand_ins_in(self.names, self.original))
         invented = dict.fromkeys(restore.stand_ins_in(self.names, text))
         return wrong + [name for name in invented if name not in own]
