@@ -3,7 +3,7 @@
 ``generate`` draws every row of a batch from one random stream, so that a prompt's text depends on
 its neighbours. Here each row brings its own generator, and sampling is argmax of logits plus Gumbel
 noise: the same row gives the same text anywhere. Rounding differs a little between batch shapes;
-the processor records how close each decision was, so that a caller can do the close ones again
+``margins`` records how close each decision was, so that a caller can do the close ones again
 alone.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EDGE = 10.0  # a probability counts ten times in a margin of logits: errors are as much smaller
 
-__all__ = ["GumbelRows", "row_seed"]
+__all__ = ["GumbelRows", "RowSampler", "row_generator", "row_seed"]
 
 
 def row_seed(seed: int, prompt: str, *, generation: int) -> int:
@@ -29,38 +29,104 @@ def row_seed(seed: int, prompt: str, *, generation: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 1
 
 
-class GumbelRows:
-    """Logits processor that turns greedy search into per-row sampling.
+def row_generator(seed: int | None) -> Generator | None:
+    """Random stream of one row; None for a greedy one."""
+    import torch
+
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+class RowSampler:
+    """Turns logits into scores whose argmax is each row's draw.
 
     Args:
-        seeds: one per row; None makes the row greedy.
         temperature: positive; what logits are divided by in sampled rows.
         top_p: only the likeliest tokens that together reach this probability are sampled; 1 keeps
             all.
         repetition_penalty: above 1, tokens that the row wrote before become less likely.
+    """
+
+    def __init__(
+        self, *, temperature: float = 1.0, top_p: float = 1.0, repetition_penalty: float = 1.0
+    ) -> None:
+        self._temperature = temperature
+        self._top_p = top_p
+        self._penalty = repetition_penalty
+
+    def __call__(
+        self,
+        logits: Tensor,
+        written: Tensor,
+        generators: Sequence[Generator | None],
+        *,
+        counts: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Give scores (N, V) and how close each row's choice was (N,), in logits.
+
+        logits: (N, V). written: (N, W) tokens that each row wrote, of which the first ``counts``
+        are its own (None: all) and the rest repeat one of them. generators: one per row, None for
+        greedy.
+        """
+        import torch
+
+        scores = self._penalised(written, logits.float(), counts)
+        margins = torch.full((len(scores),), float("inf"))
+        sampled = [i for i, generator in enumerate(generators) if generator is not None]
+        if sampled:
+            rows, near = self._nucleus(scores[sampled] / self._temperature)
+            margins[sampled] = near
+            noise = torch.stack([_gumbel(generators[i], scores.shape[1]) for i in sampled])
+            scores = scores.index_copy(
+                0, torch.tensor(sampled, device=scores.device), rows + noise.to(scores.device)
+            )
+        best = scores.topk(2, dim=-1).values
+        return scores, torch.minimum(margins, (best[:, 0] - best[:, 1]).cpu())
+
+    def _penalised(self, written: Tensor, scores: Tensor, counts: Sequence[int] | None) -> Tensor:
+        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
+        import torch
+
+        if self._penalty == 1 or written.shape[1] == 0:
+            return scores
+        had = scores.gather(1, written)
+        weaker = torch.where(had < 0, had * self._penalty, had / self._penalty)
+        if counts is not None:
+            some = torch.tensor([[count > 0] for count in counts], device=had.device)
+            weaker = torch.where(some, weaker, had)
+        return scores.scatter(1, written, weaker)
+
+    def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask what lies outside the nucleus, and say how close its edge came to a token."""
+        import torch
+
+        if self._top_p >= 1:
+            return logits, torch.full((len(logits),), float("inf"))
+        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
+        mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # before each token
+        beyond = mass >= self._top_p
+        near = (mass - self._top_p).abs().amin(-1).cpu() * _EDGE
+        return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near
+
+
+class GumbelRows:
+    """Logits processor of ``generate`` that turns greedy search into per-row sampling.
+
+    Args:
+        seeds: one per row; None makes the row greedy.
         eos_ids: ends of a text; rows behind their end are ignored.
+        settings: what ``RowSampler`` takes.
 
     After generation, ``margins`` (N,) holds each row's smallest gap between the best and the
     second-best score.
     """
 
     def __init__(
-        self,
-        seeds: Sequence[int | None],
-        *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        eos_ids: Sequence[int] = (),
+        self, seeds: Sequence[int | None], *, eos_ids: Sequence[int] = (), **settings: float
     ) -> None:
         import torch
 
-        self._generators: list[Generator | None] = [
-            None if seed is None else torch.Generator().manual_seed(seed) for seed in seeds
-        ]
-        self._temperature = temperature
-        self._top_p = top_p
-        self._penalty = repetition_penalty
+        self._generators = [row_generator(seed) for seed in seeds]
+        self._sampler = RowSampler(**settings)
         self._start = 0
         self._eos = torch.tensor(list(eos_ids), dtype=torch.long)
         self._ended = torch.zeros(len(seeds), dtype=torch.bool)
@@ -76,46 +142,15 @@ class GumbelRows:
         else:
             self._start = input_ids.shape[1]
         self._first = False
-        scores = self._penalised(input_ids[:, self._start :], scores.float())
-        sampled = [
-            i for i, g in enumerate(self._generators) if g is not None and not self._ended[i]
-        ]
-        if sampled:
-            rows, near = self._nucleus(scores[sampled] / self._temperature)
-            self.margins[sampled] = torch.minimum(self.margins[sampled], near)
-            noise = torch.stack([self._gumbel(i, scores.shape[1]) for i in sampled])
-            scores = scores.index_copy(
-                0, torch.tensor(sampled, device=scores.device), rows + noise.to(scores.device)
-            )
-        best = scores.topk(2, dim=-1).values
-        gap = (best[:, 0] - best[:, 1]).cpu()
-        self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, gap))
+        ended = self._ended.tolist()
+        running = [None if e else g for e, g in zip(ended, self._generators, strict=True)]
+        scores, margins = self._sampler(scores, input_ids[:, self._start :], running)
+        self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, margins))
         return scores
 
-    def _penalised(self, written: Tensor, scores: Tensor) -> Tensor:
-        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
-        import torch
 
-        if self._penalty == 1 or written.shape[1] == 0:
-            return scores
-        had = scores.gather(1, written)
-        had = torch.where(had < 0, had * self._penalty, had / self._penalty)
-        return scores.scatter(1, written, had)
+def _gumbel(generator: Generator | None, size: int) -> Tensor:
+    import torch
 
-    def _gumbel(self, row: int, size: int) -> Tensor:
-        import torch
-
-        uniform = torch.rand(size, generator=self._generators[row]).clamp_(1e-20, 1 - 1e-7)
-        return -torch.log(-torch.log(uniform))
-
-    def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask what lies outside the nucleus, and say how close its edge came to a token."""
-        import torch
-
-        if self._top_p >= 1:
-            return logits, torch.full((len(logits),), float("inf"))
-        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
-        mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # before each token
-        beyond = mass >= self._top_p
-        near = (mass - self._top_p).abs().amin(-1).cpu() * _EDGE
-        return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near
+    uniform = torch.rand(size, generator=generator).clamp_(1e-20, 1 - 1e-7)
+    return -torch.log(-torch.log(uniform))
