@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +38,13 @@ __all__ = ["Decoded", "Settings", "decode", "fits"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How rows are decoded: ``stops`` end a text; ``slots`` rows at a time."""
+    """How rows are decoded: ``stops`` end a text; ``slots`` rows at a time; ``sampling`` is what
+    ``RowSampler`` takes."""
 
     stops: frozenset[int]
     max_new_tokens: int
     slots: int
-    temperature: float = 1.0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,7 @@ def decode(
         return
     prefix = _shared(rows)
     cache = SlotCache(min(settings.slots, len(rows)))
-    sampler = RowSampler(
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        repetition_penalty=settings.repetition_penalty,
-    )
+    sampler = RowSampler(**settings.sampling)
     waiting = iter(range(len(rows)))
     active: list[_Slot] = []
     left = len(rows)

@@ -270,7 +270,7 @@ class LanguageModelRewriter:
             stops=self._ends(eos),
             max_new_tokens=self.template.max_new_tokens,
             slots=self.batch_size,
-            **self._sampling(),
+            sampling=self._sampling(),
         )
         chosen = [rows[i] for i in order]
         for done in decode(self.model, [r.ids for r in chosen], [r.seed for r in chosen], settings):

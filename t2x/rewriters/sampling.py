@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -43,14 +43,25 @@ class RowSampler:
         temperature: positive; what logits are divided by in sampled rows.
         top_p: only the likeliest tokens that together reach this probability are sampled; 1 keeps
             all.
+        top_k: so many likeliest tokens are sampled; 0 keeps all.
+        min_p: tokens with at least this share of the likeliest one's probability are sampled; 0
+            keeps all. The three are looked at together, on the whole distribution.
         repetition_penalty: above 1, tokens that the row wrote before become less likely.
     """
 
     def __init__(
-        self, *, temperature: float = 1.0, top_p: float = 1.0, repetition_penalty: float = 1.0
+        self,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
     ) -> None:
         self._temperature = temperature
         self._top_p = top_p
+        self._top_k = top_k
+        self._min_p = min_p
         self._penalty = repetition_penalty
 
     def __call__(
@@ -96,15 +107,27 @@ class RowSampler:
         return scores.scatter(1, written, weaker)
 
     def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask what lies outside the nucleus, and say how close its edge came to a token."""
+        """Mask what is not sampled, and say how close its edges came to a token."""
         import torch
 
-        if self._top_p >= 1:
-            return logits, torch.full((len(logits),), float("inf"))
+        near = torch.full((len(logits),), float("inf"))
+        if self._top_p >= 1 and self._top_k <= 0 and self._min_p <= 0:
+            return logits, near
         ordered, index = logits.sort(dim=-1, descending=True, stable=True)
-        mass = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)  # before each token
-        beyond = mass >= self._top_p
-        near = (mass - self._top_p).abs().amin(-1).cpu() * _EDGE
+        chances = ordered.softmax(-1)
+        beyond = torch.zeros_like(ordered, dtype=torch.bool)
+        if self._top_p < 1:
+            mass = chances.cumsum(-1) - chances  # before each token
+            beyond |= mass >= self._top_p
+            near = torch.minimum(near, (mass - self._top_p).abs().amin(-1).cpu() * _EDGE)
+        if 0 < self._top_k < logits.shape[-1]:
+            beyond[:, self._top_k :] = True
+            edge = ordered[:, self._top_k - 1] - ordered[:, self._top_k]
+            near = torch.minimum(near, edge.cpu())
+        if self._min_p > 0:
+            floor = self._min_p * chances[:, :1]
+            beyond |= chances < floor
+            near = torch.minimum(near, (chances - floor).abs().amin(-1).cpu() * _EDGE)
         return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near
 
 
@@ -121,7 +144,7 @@ class GumbelRows:
     """
 
     def __init__(
-        self, seeds: Sequence[int | None], *, eos_ids: Sequence[int] = (), **settings: float
+        self, seeds: Sequence[int | None], *, eos_ids: Sequence[int] = (), **settings: Any
     ) -> None:
         import torch
 

@@ -59,13 +59,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def alone(model: Any, row: list[int], seed: int | None, made: Settings) -> list[int]:
-    noise = GumbelRows(
-        [seed],
-        eos_ids=[STOP],
-        temperature=made.temperature,
-        top_p=made.top_p,
-        repetition_penalty=made.repetition_penalty,
-    )
+    noise = GumbelRows([seed], eos_ids=[STOP], **made.sampling)
     output = model.generate(
         input_ids=torch.tensor([row]),
         attention_mask=torch.ones(1, len(row)),
@@ -81,11 +75,11 @@ def alone(model: Any, row: list[int], seed: int | None, made: Settings) -> list[
 @pytest.mark.parametrize("kind", ["Llama", "Qwen3", "GPT2"])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"repetition_penalty": 1.3}, {"temperature": 1.5, "top_p": 0.9, "slots": 4}],
+    [{}, {"repetition_penalty": 1.3}, {"temperature": 1.5, "top_p": 0.9}],
     ids=["greedy", "penalty", "sampled"],
 )
 def test_rows_write_what_each_writes_alone(kind: str, changes: dict[str, Any]) -> None:
-    model, made, rows = small_model(kind), settings(**changes), make_rows()
+    model, made, rows = small_model(kind), settings(sampling=changes), make_rows()
     seeds = [None if "temperature" not in changes or i % 3 == 0 else i for i in range(len(rows))]
     found = {done.index: done for done in decode(model, rows, seeds, made)}
     assert sorted(found) == list(range(len(rows)))
