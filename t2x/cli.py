@@ -24,6 +24,7 @@ from t2x.commands.listing import list_names
 from t2x.commands.rewards import rewards
 from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
+from t2x.commands.serve import serve
 from t2x.commands.world import world
 from t2x.errors import T2XError
 
@@ -40,6 +41,7 @@ app.command()(demo)
 app.command()(rewrite)
 app.command()(generate)
 app.command()(score)
+app.command()(serve)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

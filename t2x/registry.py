@@ -26,6 +26,7 @@ from t2x.types import Generator, RewardModel, Rewriter
 from t2x.world.weights import EMBEDDED, require_model
 
 __all__ = [
+    "APPS",
     "COMMANDS",
     "EXTRAS",
     "GENERATORS",
@@ -34,6 +35,7 @@ __all__ = [
     "generator_source",
     "import_attr",
     "known_names",
+    "load_app",
     "load_generator",
     "load_reward",
     "load_rewriter",
@@ -95,6 +97,9 @@ COMMANDS = {
     "emoji-vae": "t2x.train.emoji_vae:main",
     "emoji-vlm": "t2x.train.emoji_vlm:main",
 }
+APPS = {
+    "serve": "t2x.apps.rewrite_server:serve",
+}
 TABLES = {
     "rewriters": REWRITERS,
     "generators": GENERATORS,
@@ -115,7 +120,9 @@ EXTRAS = {
     "peft": "train",
     "rapidocr": "ocr",
     "ray": "ray",
+    "starlette": "serve",
     "trl": "train",
+    "uvicorn": "serve",
     "vllm": "vllm",
 }
 
@@ -202,6 +209,11 @@ def generator_source(name: str | Path) -> str | None:
 def load_trainer(name: str) -> Callable[..., dict[str, float]]:
     """Give the ``main`` of the recipe that trains an embedded model."""
     return cast("Callable[..., dict[str, float]]", import_attr(_resolve("commands", name)[0]))
+
+
+def load_app(name: str) -> Callable[..., None]:
+    """Give what starts an application of ``t2x.apps``."""
+    return cast("Callable[..., None]", import_attr(APPS[name]))
 
 
 def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") -> Any:

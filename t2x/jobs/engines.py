@@ -61,15 +61,21 @@ class _Worker:
     """Holds the rewriter of one Ray worker; made in that worker's process."""
 
     def __init__(self, rewriter: str, target: str | None, threads: int) -> None:
+        self._settings = rewriter, target, threads
+        self._guarded: Guarded | None = None
+
+    def answer(self, prompts: list[str], num: int, seed: int) -> list[Answer]:
+        if self._guarded is None:  # not when it is made: Ray hides what is raised there
+            self._guarded = self._load(*self._settings)
+        return answer_all(self._guarded, prompts, num=num, seed=seed)
+
+    def _load(self, rewriter: str, target: str | None, threads: int) -> Guarded:
         import torch
 
         from t2x.rewriters.loading import load_guarded
 
         torch.set_num_threads(threads)
-        self._guarded = load_guarded(rewriter, generator=target)
-
-    def answer(self, prompts: list[str], num: int, seed: int) -> list[Answer]:
-        return answer_all(self._guarded, prompts, num=num, seed=seed)
+        return load_guarded(rewriter, generator=target)
 
 
 def answer_on_ray(
@@ -166,9 +172,6 @@ def _result(ray: Any, reference: Any) -> list[Answer]:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayActorError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, Exception):  # raised while the worker loaded the rewriter
-            raise cause from None
         said = shorten(str(error), 300, placeholder=" ...")
         raise T2XError(
             f"a worker ended: {said}; run the same command again to go on from here"
