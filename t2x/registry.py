@@ -11,8 +11,10 @@ ordinary checkpoints. What is a rewriter, generator or reward already is given b
 from __future__ import annotations
 
 import difflib
+import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -227,7 +229,8 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
     target, source = _resolve_any(kind, given, any_loader)
     factory = import_attr(target)
     try:
-        return factory(*source, **options)
+        with _without_retries():
+            return factory(*source, **options)
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
     except (OSError, ValueError) as error:
@@ -238,6 +241,19 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
             f"cannot load {str(given)!r}: {reason.rstrip(' .')}; give a folder that holds a "
             "checkpoint, or a hub id while the hub can be reached"
         ) from error
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Let the hub's client not tell each attempt at a hub that can't be reached: the error at the
+    end says it."""
+    client = logging.getLogger("huggingface_hub.utils._http")
+    level = client.level
+    client.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        client.setLevel(level)
 
 
 def _resolve_any(kind: str, given: Any, any_loader: str) -> tuple[str, tuple[Any, ...]]:

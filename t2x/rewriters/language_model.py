@@ -72,7 +72,7 @@ class LanguageModelRewriter:
         max_new_tokens: room for reasoning and answer; None is the template's.
         exact: repeat rows whose choice was closer than rounding alone, so that a text never depends
             on its batch. None is yes in float32; in half precision too many rows are close, and
-            texts may then differ between batches.
+            texts may then differ between batches. ``repeated`` counts them.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class LanguageModelRewriter:
         )
         self.temperature = temperature
         self.batch_size = batch_size
+        self.repeated = 0
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
         self.domain = domain_named(self.template.domain)
         self.encoder = PromptEncoder(tokenizer, self.template)
@@ -238,6 +239,7 @@ class LanguageModelRewriter:
                 logger.warning("%s; going on with %d rows", error, self.batch_size)
         close = [i for i in order if margins[i] < _CLOSE] if self.exact else []
         logger.debug("%d of %d rows are repeated alone", len(close), len(rows))
+        self.repeated += len(close)
         for i in close:
             out[i] = self._generate([rows[i]])[0][0]
         return [out[i] for i in range(len(rows))]

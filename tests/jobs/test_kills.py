@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -64,8 +63,3 @@ def test_ten_kills_change_no_byte(model: str, n: int) -> None:
     good = [json.loads(line)["index"] for line in Path("o.jsonl").read_bytes().splitlines()]
     errors = [json.loads(row)["index"] for row in Path("o.jsonl.errors").read_bytes().splitlines()]
     assert len(errors) == bad and sorted([*good, *errors]) == list(range(n))
-
-
-def test_the_environment_of_the_processes_is_the_tests_own() -> None:
-    """They compute on as many threads as the tests do, or the bytes could differ."""
-    assert os.environ["OMP_NUM_THREADS"]
