@@ -33,7 +33,7 @@ _PROBE = (7, 4)  # tokens of the rows that ``fits`` tries
 _TOLERANCE = {"torch.float32": 1e-3, "torch.float64": 1e-3}  # of the spread of logits
 _HALF = 0.1
 
-__all__ = ["Decoded", "Settings", "decode", "fits"]
+__all__ = ["Decoded", "Settings", "decode_rows", "fits"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Slot:
     margin: float = float("inf")
 
 
-def decode(
+def decode_rows(
     model: Any,
     rows: Sequence[Sequence[int]],
     seeds: Sequence[int | None],
@@ -232,8 +232,8 @@ def _tensor(model: Any, values: Sequence[Sequence[int]]) -> Tensor:
 
 
 def fits(model: Any) -> bool:
-    """Whether ``decode`` computes what the model's own forward pass computes, tried on two short
-    rows; False also for whatever raises an error.
+    """Whether ``decode_rows`` computes what the model's own forward pass computes, tried on two
+    short rows; False also for whatever raises an error.
     """
     import torch
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.prompts.checks import says_the_same
-from t2x.rewriters.decoding import Settings, decode, fits
+from t2x.rewriters.decoding import Settings, decode_rows, fits
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.parsing import TAGS, Parsed, parse_completion
@@ -275,7 +275,9 @@ class LanguageModelRewriter:
             sampling=self._sampling(),
         )
         chosen = [rows[i] for i in order]
-        for done in decode(self.model, [r.ids for r in chosen], [r.seed for r in chosen], settings):
+        for done in decode_rows(
+            self.model, [r.ids for r in chosen], [r.seed for r in chosen], settings
+        ):
             yield order[done.index], self._completion(done.ids, eos), done.margin
 
     def _ends(self, eos: list[int]) -> frozenset[int]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from t2x.rewriters import decoding
-from t2x.rewriters.decoding import Decoded, Settings, decode, fits
+from t2x.rewriters.decoding import Decoded, Settings, decode_rows, fits
 from t2x.rewriters.sampling import GumbelRows, row_generator
 from t2x.testing import fixed_weights
 
@@ -81,7 +81,7 @@ def alone(model: Any, row: list[int], seed: int | None, made: Settings) -> list[
 def test_rows_write_what_each_writes_alone(kind: str, changes: dict[str, Any]) -> None:
     model, made, rows = small_model(kind), settings(sampling=changes), make_rows()
     seeds = [None if "temperature" not in changes or i % 3 == 0 else i for i in range(len(rows))]
-    found = {done.index: done for done in decode(model, rows, seeds, made)}
+    found = {done.index: done for done in decode_rows(model, rows, seeds, made)}
     assert sorted(found) == list(range(len(rows)))
     for i, (row, seed) in enumerate(zip(rows, seeds, strict=True)):
         assert found[i].margin < 1e-4 or found[i].ids == alone(model, row, seed, made), i
@@ -93,7 +93,7 @@ def test_eager_attention_and_rows_without_anything_in_common() -> None:
     model = small_model("Llama", attn_implementation="eager")
     rows = [[i + 8, i + 9] for i in range(9)]
     assert fits(model)
-    for done in decode(model, rows, [None] * 9, settings(slots=3)):
+    for done in decode_rows(model, rows, [None] * 9, settings(slots=3)):
         assert done.ids == alone(model, rows[done.index], None, settings())
 
 
@@ -108,7 +108,7 @@ def test_a_row_that_ends_makes_room_before_the_others_end(monkeypatch: Any) -> N
 
     monkeypatch.setattr(decoding, "_read_tokens", count)
     made = settings(slots=8, max_new_tokens=60)
-    lengths = [len(done.ids) for done in decode(model, rows, [None] * len(rows), made)]
+    lengths = [len(done.ids) for done in decode_rows(model, rows, [None] * len(rows), made)]
     assert sum(steps) == sum(lengths)  # nothing is computed for an empty slot
     assert max(steps) == 8
     batches = max(lengths[:8]) + max(lengths[8:])  # what whole batches take at least
@@ -117,8 +117,8 @@ def test_a_row_that_ends_makes_room_before_the_others_end(monkeypatch: Any) -> N
 
 def test_no_rows_and_one_row() -> None:
     model = small_model("Llama")
-    assert list(decode(model, [], [], settings())) == []
-    (done,) = decode(model, [[9, 10, 11]], [None], settings())
+    assert list(decode_rows(model, [], [], settings())) == []
+    (done,) = decode_rows(model, [[9, 10, 11]], [None], settings())
     assert done.ids == alone(model, [9, 10, 11], None, settings())
     assert isinstance(done, Decoded)
 

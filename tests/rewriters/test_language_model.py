@@ -74,7 +74,7 @@ def test_close_calls_are_repeated_alone(make: Any, monkeypatch: Any) -> None:
         return [replace(order[row], index=i) for i, row in enumerate(ids)]
 
     monkeypatch.setattr(rewriter, "_generate", count)
-    monkeypatch.setattr(language_model, "decode", close)
+    monkeypatch.setattr(language_model, "decode_rows", close)
     first, second = rewriter._run(rows)
     assert (first, second) == (expected, rewriter._completion([41], []))
     assert alone == rows[:1]
@@ -187,7 +187,7 @@ def test_memory_running_out_halves_the_batch(make: Any, monkeypatch: Any, contin
     rewriter = make(batch_size=8)
     expected = texts(make(), PROMPTS)
     sizes: list[int] = []
-    whole, decoded = rewriter._generate, language_model.decode
+    whole, decoded = rewriter._generate, language_model.decode_rows
 
     def small_memory(rows: list[Any]) -> Any:
         sizes.append(len(rows))
@@ -203,7 +203,7 @@ def test_memory_running_out_halves_the_batch(make: Any, monkeypatch: Any, contin
             yield done
 
     monkeypatch.setattr(rewriter, "_generate", small_memory)
-    monkeypatch.setattr(language_model, "decode", small_slots)
+    monkeypatch.setattr(language_model, "decode_rows", small_slots)
     monkeypatch.setattr(rewriter, "_continuous", continuous)
     assert texts(rewriter, PROMPTS) == expected
     assert max(sizes) == 8 and rewriter.batch_size <= 3
