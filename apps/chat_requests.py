@@ -66,8 +66,10 @@ class Asked:
     ignored: tuple[str, ...]
 
 
-def read_request(body: bytes, *, model: str, chat: bool, takes_temperature: bool) -> Asked:
-    """Read a request's JSON, or raise ``BadRequest``.
+def read_request(
+    body: bytes, *, model: str, chat: bool, takes_temperature: bool, max_prompt: int
+) -> Asked:
+    """Read a request's JSON, or raise ``BadRequest``; ``max_prompt`` in characters.
 
     Of a chat the last message is rewritten, which must be the user's; completions take one prompt
     or a list of them.
@@ -89,6 +91,8 @@ def read_request(body: bytes, *, model: str, chat: bool, takes_temperature: bool
     num = _integer(value, "n", 1, low=1, high=MAX_CHOICES)
     seed = _integer(value, "seed", 0, low=-(2**63), high=2**63 - 1)
     prompts = [_last_user_text(value.get("messages"))] if chat else _prompts(value.get("prompt"))
+    if any(len(prompt) > max_prompt for prompt in prompts):
+        raise BadRequest(f"a prompt may have {max_prompt} characters", param="messages")
     stream = value.get("stream")
     if stream not in (None, True, False):
         raise BadRequest("stream must be true or false", param="stream")

@@ -46,13 +46,15 @@ __all__ = ["Limits", "make_app", "serve"]
 
 @dataclass(frozen=True)
 class Limits:
-    """``window`` in seconds, see ``Batcher``; ``max_body`` bytes of a request; ``patience`` seconds
-    that requests have to end when the server is stopped."""
+    """``window`` in seconds, see ``Batcher``; ``max_body`` bytes of a request, ``max_prompt``
+    characters of a prompt; ``patience`` seconds that requests have to end when the server is
+    stopped."""
 
     window: float = 0.01
     max_batch: int = 64
     max_queue: int = 1024
     max_body: int = 1 << 20
+    max_prompt: int = 10_000
     patience: int = 30
 
 
@@ -96,8 +98,9 @@ class _Server:
         self._check_key(request)
         body = await self._body(request)
         asked = read_request(
-            body, model=self.model, chat=chat, takes_temperature=self.batcher.takes_temperature
-        )
+            body, model=self.model, chat=chat, takes_temperature=self.batcher.takes_temperature,
+            max_prompt=self._limits.max_prompt,
+        )  # fmt: skip
         if len(asked.requests) > self._limits.max_queue:
             raise BadRequest(f"give {self._limits.max_queue} prompts at most", param="prompt")
         groups = await asyncio.gather(*map(self.batcher.rewrite, asked.requests))

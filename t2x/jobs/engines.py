@@ -10,6 +10,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -102,28 +103,32 @@ def answer_on_ray(
 
     Raises what the rewriter raises, and T2XError if a worker's process ends.
     """
-    ray = _ray()
-    pool = _workers(ray, workers, threads, (rewriter, target, threads))
-    try:
-        yield from _in_order(ray, pool, batches, num, seed)
-    finally:
-        for worker in pool:
-            ray.kill(worker)
+    with _ray() as ray:
+        pool = _workers(ray, workers, threads, (rewriter, target, threads))
+        try:
+            yield from _in_order(ray, pool, batches, num, seed)
+        finally:
+            for worker in pool:
+                ray.kill(worker)
 
 
-def _ray() -> Any:
+@contextmanager
+def _ray() -> Iterator[Any]:
+    """Connect to a cluster, or start one and stop it again, unless the process is connected."""
     try:
         import ray
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             "--engine ray needs the package ray: pip install 't2x[ray]'"
         ) from error
-    if not ray.is_initialized():
-        ray.init(
-            log_to_driver=False, include_dashboard=False, logging_level=logging.WARNING,
-            configure_logging=False,
-        )  # fmt: skip
-    return ray
+    if ray.is_initialized():
+        yield ray
+        return
+    ray.init(log_to_driver=False, logging_level=logging.WARNING, configure_logging=False)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def _workers(ray: Any, workers: int | None, threads: int, settings: tuple[Any, ...]) -> list[Any]:

@@ -106,7 +106,8 @@ def decode_rows(
 
 def _shared(rows: Sequence[Sequence[int]]) -> list[int]:
     """What all rows begin with; each keeps one token of its own at least."""
-    first, last = min(rows), max(rows)  # in the order of words: what they share, all share
+    whole = [tuple(row) for row in rows]
+    first, last = min(whole), max(whole)  # in the order of words: what these share, all share
     same, most = 0, min(map(len, rows)) - 1
     while same < most and first[same] == last[same]:
         same += 1

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-_EDGE = 10.0  # a probability counts ten times in a margin of logits: errors are as much smaller
+_DOUBT = 1e-4  # of probability, and
+_NEAR = 1e-3  # of logits: nearer to an edge, rounding may decide whether a token is sampled
 
 __all__ = ["GumbelRows", "RowSampler", "row_generator", "row_seed"]
 
@@ -81,17 +82,19 @@ class RowSampler:
         import torch
 
         scores = self._penalised(written, logits.float(), counts)
-        margins = torch.full((len(scores),), float("inf"))
+        doubt = torch.full((len(scores),), float("-inf"))
         sampled = [i for i, generator in enumerate(generators) if generator is not None]
         if sampled:
-            rows, near = self._nucleus(scores[sampled] / self._temperature)
-            margins[sampled] = near
             noise = torch.stack([_gumbel(generators[i], scores.shape[1]) for i in sampled])
-            scores = scores.index_copy(
-                0, torch.tensor(sampled, device=scores.device), rows + noise.to(scores.device)
-            )
-        best = scores.topk(2, dim=-1).values
-        return scores, torch.minimum(margins, (best[:, 0] - best[:, 1]).cpu())
+            noisy = scores[sampled] / self._temperature
+            beyond, doubtful = self._left_out(noisy)
+            noisy += noise.to(scores.device)
+            doubt[sampled] = noisy.masked_fill(~doubtful, float("-inf")).amax(-1).cpu()
+            noisy = noisy.masked_fill(beyond, float("-inf"))
+            scores = scores.index_copy(0, torch.tensor(sampled, device=scores.device), noisy)
+        best = scores.topk(2, dim=-1).values.cpu()
+        # A token that rounding may let in or out matters if it would win, or has won.
+        return scores, torch.minimum(best[:, 0] - best[:, 1], best[:, 0] - doubt)
 
     def _penalised(self, written: Tensor, scores: Tensor, counts: Sequence[int] | None) -> Tensor:
         """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
@@ -106,29 +109,30 @@ class RowSampler:
             weaker = torch.where(some, weaker, had)
         return scores.scatter(1, written, weaker)
 
-    def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask what is not sampled, and say how close its edges came to a token."""
+    def _left_out(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Tell which tokens are not sampled, and for which rounding decides that; both (N, V)."""
         import torch
 
-        near = torch.full((len(logits),), float("inf"))
+        beyond = torch.zeros_like(logits, dtype=torch.bool)
         if self._top_p >= 1 and self._top_k <= 0 and self._min_p <= 0:
-            return logits, near
+            return beyond, beyond
         ordered, index = logits.sort(dim=-1, descending=True, stable=True)
         chances = ordered.softmax(-1)
-        beyond = torch.zeros_like(ordered, dtype=torch.bool)
+        doubtful = beyond.clone()
         if self._top_p < 1:
-            mass = chances.cumsum(-1) - chances  # before each token
-            beyond |= mass >= self._top_p
-            near = torch.minimum(near, (mass - self._top_p).abs().amin(-1).cpu() * _EDGE)
+            before = chances.cumsum(-1) - chances  # what likelier tokens have together
+            beyond |= before >= self._top_p
+            doubtful |= (before - self._top_p).abs() < _DOUBT
         if 0 < self._top_k < logits.shape[-1]:
             beyond[:, self._top_k :] = True
-            edge = ordered[:, self._top_k - 1] - ordered[:, self._top_k]
-            near = torch.minimum(near, edge.cpu())
+            last = ordered[:, self._top_k - 1 : self._top_k]
+            out = ordered[:, self._top_k : self._top_k + 1]
+            doubtful |= ((ordered >= out) & (ordered <= last)) & (last - out < _NEAR)
         if self._min_p > 0:
             floor = self._min_p * chances[:, :1]
             beyond |= chances < floor
-            near = torch.minimum(near, (chances - floor).abs().amin(-1).cpu() * _EDGE)
-        return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near
+            doubtful |= (chances - floor).abs() < _NEAR * floor
+        return beyond.scatter(-1, index, beyond), doubtful.scatter(-1, index, doubtful)
 
 
 class GumbelRows:

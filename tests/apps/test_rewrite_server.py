@@ -168,6 +168,7 @@ def test_what_the_guard_gives_back_says_why(serving, client) -> None:
         ({"messages": say(3)}, 400, "must be a text"),
         ({"messages": say([{"type": "image_url", "image_url": {}}])}, 400, "type text"),
         ({"messages": say("\ud800")}, 400, "Unicode"),
+        ({"messages": say("cat " * 3000)}, 400, "10000 characters"),
         ({"model": "gpt-4o"}, 404, "no such model"),
         ({"n": 0}, 400, "from 1 to 16"),
         ({"n": 17}, 400, "from 1 to 16"),
