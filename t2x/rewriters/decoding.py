@@ -17,6 +17,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from t2x.rewriters.sampling import RowSampler, row_generator
@@ -91,17 +92,18 @@ def decode_rows(
     left = len(rows)
     with torch.inference_mode():
         _read_prefix(model, cache, prefix)
-        while left:
+    while left:
+        with torch.inference_mode():  # never over a yield: it would hold for the caller as well
             free = cache.slots - len(active)
             if free and len(active) < left and (not active or free * 8 >= cache.slots):
-                for index in [i for _, i in zip(range(free), waiting, strict=False)]:
+                for index in islice(waiting, free):
                     ids = rows[index]
                     active.append(_Slot(index, len(ids) - 1, ids[-1], row_generator(seeds[index])))
                 _read_rows(model, cache, rows, active, len(prefix))
             _step(model, cache, active, sampler)
-            for done in _leave(cache, active, settings):
-                left -= 1
-                yield done
+            ended = _leave(cache, active, settings)
+        left -= len(ended)
+        yield from ended
 
 
 def _shared(rows: Sequence[Sequence[int]]) -> list[int]:

@@ -118,7 +118,11 @@ def test_a_row_that_ends_makes_room_before_the_others_end(monkeypatch: Any) -> N
 def test_no_rows_and_one_row() -> None:
     model = small_model("Llama")
     assert list(decode_rows(model, [], [], settings())) == []
-    (done,) = decode_rows(model, [[9, 10, 11]], [None], settings())
+    found = []
+    for done in decode_rows(model, [[9, 10, 11]], [None], settings()):
+        assert not torch.is_inference_mode_enabled()  # that is for the model, not for the caller
+        found.append(done)
+    (done,) = found
     assert done.ids == alone(model, [9, 10, 11], None, settings())
     assert isinstance(done, Decoded)
 
