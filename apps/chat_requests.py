@@ -28,7 +28,7 @@ _IGNORED = (
 _HARMLESS = ("metadata", "safety_identifier", "service_tier", "store", "stream_options", "user")
 _KNOWN = ("messages", "model", "n", "prompt", "seed", "stream", "temperature")
 # What would change the meaning of the answer, unless it says what is so anyway.
-_NEUTRAL = {
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
     "logprobs": (None, False),

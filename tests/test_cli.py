@@ -108,6 +108,7 @@ def test_version(t2x):
         (("rewrite", "cat", "--workers", 2), 1, "they are for engine 'ray'"),
         (("rewrite", "cat", "--out", "x.csv"), 1, "give a name like x.jsonl"),
         (("bench", "rewrite", "--models", ","), 1, "no model was named"),
+        (("bench", "rewrite", "--sizes", "10,x"), 1, "whole numbers from 1"),
         (("serve", "--port", "99999"), 2, "Invalid value"),
         (("generate", "cat", "--model", "emoji-flo"), 1, "did you mean 'emoji-flow'"),
         (("generate", "cat", "--size", "64"), 1, "HEIGHTxWIDTH"),
@@ -473,6 +474,18 @@ def test_bench_prints_the_ratio_and_every_reward(t2x, monkeypatch):
     assert "unknown reward" in result["embedded"]["nothing"]["error"]
     code, out, _ = t2x("bench", "score", "--pictures", 1, "--repeats", 1)
     assert code == 0 and "shared_over_single" in out and "laion-v2" in out
+
+
+def test_bench_rewrite_prints_speedup_and_equality(t2x):
+    arguments = ("--models", "emoji-rewriter", "--prompts", 4, "--alone", 2, "--sizes", "2,4")
+    code, out, _ = t2x("bench", "rewrite", *arguments, "--threads", 1, "--json")
+    result = json.loads(out)
+    assert code == 0 and result["identical"] == 1 and result["speedup"] > 0 and result["near_ties"]
+    assert set(result["cost"]) == {"2", "4"} and result["flat"] >= 1
+    found = result["models"]["emoji-rewriter"]
+    assert (found["dtype"], found["compared"], result["clock"]) == ("float32", 2, "processor")
+    code, out, _ = t2x("bench", "rewrite", *arguments, "--threads", 1)
+    assert code == 0 and "speedup" in out and "seconds/prompt" in out
 
 
 def test_world_train_passes_its_options_on(t2x, monkeypatch):

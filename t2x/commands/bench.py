@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from t2x.commands.console import print_json, print_table, progress, split_names
+from t2x.errors import T2XError
 
 __all__ = ["bench"]
 
@@ -107,7 +108,10 @@ def rewrite(
     job over that of the cheapest.
     """
     names = split_names(models, "model", "--models smollm2")
-    counts = [int(size) for size in split_names(sizes, "size", "--sizes 1000") if size.isdecimal()]
+    given = split_names(sizes, "size", "--sizes 1000,4000")
+    if wrong := [size for size in given if not size.isdecimal() or int(size) < 1]:
+        raise T2XError(f"--sizes are whole numbers from 1, like 1000,4000; got {', '.join(wrong)}")
+    counts = [int(size) for size in given]
     with progress() as show:
         result = _measure_rewriting(
             names, prompts, alone, counts, batch_size=batch_size, threads=threads, device=device,
@@ -138,25 +142,26 @@ def _measure_rewriting(
 
     import torch
 
-    from t2x.registry import load_rewriter
     from t2x.rewriters.bench import bench_cost, bench_together, mixed_prompts
+    from t2x.rewriters.language_model import LanguageModelRewriter
     from t2x.rewriters.loading import load_guarded
     from t2x.world.prompts import training_prompts
-    from t2x.world.weights import EMBEDDED
+    from t2x.world.weights import EMBEDDED, require_model
 
     torch.set_num_threads(threads)
     quiet = device == "cpu" and threads == 1  # then what else the machine does need not count
     clock = time.process_time if quiet else time.perf_counter
     found, rewriter = {}, None
     for name in names:
-        rewriter = load_rewriter(
-            name, temperature=0, device=device, dtype="float32", batch_size=batch_size
-        )
         small = name in EMBEDDED  # knows the prompts of its world alone, one at a time
+        source = require_model(name) if small else name
+        rewriter = LanguageModelRewriter.from_pretrained(
+            source, temperature=0, device=device, dtype="float32", batch_size=batch_size
+        )
         texts = [p.text for p in training_prompts(prompts)] if small else mixed_prompts(prompts)
         found[name] = bench_together(rewriter, texts, alone=alone, clock=clock, progress=show)
     result: dict[str, Any] = {key: min(f[key] for f in found.values()) for key in _SMALLEST}
-    if rewriter is not None and sizes:
+    if rewriter is not None:
         result |= bench_cost(load_guarded(rewriter), sizes, clock=clock, progress=show)
     return result | {
         "near_ties": all(f["near_ties"] for f in found.values()),
