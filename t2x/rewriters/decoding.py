@@ -76,7 +76,7 @@ def decode_rows(
     """Complete rows of token ids; each is given as soon as it ends, in any order.
 
     A row with a seed is sampled from its own random stream; None makes it greedy. Rows should be in
-    the order of their length: neighbours are read together.
+    an order of their length: neighbours are read together.
     """
     import torch
 

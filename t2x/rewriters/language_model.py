@@ -267,6 +267,7 @@ class LanguageModelRewriter:
     def _decode(
         self, rows: list[_Row], order: list[int]
     ) -> Iterator[tuple[int, Completion, float]]:
+        order = order[::-1]  # long prompts get long answers: begun last, they would go on alone
         eos = self._eos_ids()
         settings = Settings(
             stops=self._ends(eos),
