@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from t2x.config import load_config
     from t2x.evaluation.demo import run_demo
     from t2x.generators.diffusion import DiffusionGenerator
-    from t2x.jobs.rewriting import rewrite_file
+    from t2x.jobs.rewriting import rewrite_file, rewrite_stream
     from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
     from t2x.registry import load_generator, load_reward, load_rewriter
     from t2x.rewriters.endpoint import OpenAIRewriter
@@ -69,6 +69,7 @@ __all__ = [
     "load_search",
     "quantize",
     "rewrite_file",
+    "rewrite_stream",
     "run_demo",
     "save_png",
     "to_pil",
@@ -78,7 +79,7 @@ _MODULES = {
     "t2x.config": ("load_config",),
     "t2x.evaluation.demo": ("run_demo",),
     "t2x.generators.diffusion": ("DiffusionGenerator",),
-    "t2x.jobs.rewriting": ("rewrite_file",),
+    "t2x.jobs.rewriting": ("rewrite_file", "rewrite_stream"),
     "t2x.media": ("from_pil", "load_picture", "quantize", "save_png", "to_pil"),
     "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),
     "t2x.rewriters.endpoint": ("OpenAIRewriter",),

@@ -25,6 +25,7 @@ from t2x.commands.rewards import rewards
 from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
 from t2x.commands.search import search
+from t2x.commands.serve import serve
 from t2x.commands.world import world
 from t2x.errors import T2XError
 
@@ -42,6 +43,7 @@ app.command()(rewrite)
 app.command()(generate)
 app.command()(score)
 app.command()(search)
+app.command()(serve)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

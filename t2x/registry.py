@@ -11,8 +11,10 @@ ordinary checkpoints. What is a rewriter, generator or reward already is given b
 from __future__ import annotations
 
 import difflib
+import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -26,6 +28,7 @@ from t2x.types import Generator, RewardModel, Rewriter
 from t2x.world.weights import EMBEDDED, require_model
 
 __all__ = [
+    "APPS",
     "COMMANDS",
     "EXTRAS",
     "GENERATORS",
@@ -35,6 +38,7 @@ __all__ = [
     "generator_source",
     "import_attr",
     "known_names",
+    "load_app",
     "load_generator",
     "load_reward",
     "load_rewriter",
@@ -120,6 +124,9 @@ COMMANDS = {
     "emoji-vae": "t2x.train.emoji_vae:main",
     "emoji-vlm": "t2x.train.emoji_vlm:main",
 }
+APPS = {
+    "serve": "t2x.apps.rewrite_server:serve",
+}
 TABLES = {
     "rewriters": REWRITERS,
     "generators": GENERATORS,
@@ -140,7 +147,9 @@ EXTRAS = {
     "peft": "train",
     "rapidocr": "ocr",
     "ray": "ray",
+    "starlette": "serve",
     "trl": "train",
+    "uvicorn": "serve",
     "vllm": "vllm",
 }
 
@@ -241,6 +250,11 @@ def load_trainer(name: str) -> Callable[..., dict[str, float]]:
     return cast("Callable[..., dict[str, float]]", import_attr(_resolve("commands", name)[0]))
 
 
+def load_app(name: str) -> Callable[..., None]:
+    """Give what starts an application of ``t2x.apps``."""
+    return cast("Callable[..., None]", import_attr(APPS[name]))
+
+
 def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") -> Any:
     if isinstance(given, _PROTOCOLS[kind]):
         if options:
@@ -252,7 +266,8 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
     target, source = _resolve_any(kind, given, any_loader)
     factory = import_attr(target)
     try:
-        return factory(*source, **options)
+        with _without_retries():
+            return factory(*source, **options)
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
     except (OSError, ValueError) as error:
@@ -263,6 +278,19 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
             f"cannot load {str(given)!r}: {reason.rstrip(' .')}; give a folder that holds a "
             "checkpoint, or a hub id while the hub can be reached"
         ) from error
+
+
+@contextmanager
+def _without_retries() -> Iterator[None]:
+    """Let the hub's client not tell each attempt at a hub that can't be reached: the error at the
+    end says it."""
+    client = logging.getLogger("huggingface_hub.utils._http")
+    level = client.level
+    client.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        client.setLevel(level)
 
 
 def _resolve_any(kind: str, given: Any, any_loader: str) -> tuple[str, tuple[Any, ...]]:

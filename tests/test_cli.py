@@ -34,7 +34,9 @@ COMMANDS = (
     "list",
     "bench",
     "bench checks",
+    "bench rewrite",
     "bench score",
+    "serve",
     "world",
     "world train",
     "world eval",
@@ -75,7 +77,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "bench", "world"):
+    if command not in ("", "bench", "serve", "world"):
         assert "--json" in out
 
 
@@ -103,6 +105,12 @@ def test_version(t2x):
         (("rewrite", "cat", "--model", "nope"), 1, "unknown rewriter 'nope'"),
         (("rewrite", "cat", "--target", "emoji-flo"), 1, "unknown generator 'emoji-flo'"),
         (("rewrite", "--in", "a.png", "--format", "xml"), 2, "Invalid value"),
+        (("rewrite", "cat", "--engine", "dask"), 2, "Invalid value"),
+        (("rewrite", "cat", "--workers", 2), 1, "they are for engine 'ray'"),
+        (("rewrite", "cat", "--out", "x.csv"), 1, "give a name like x.jsonl"),
+        (("bench", "rewrite", "--models", ","), 1, "no model was named"),
+        (("bench", "rewrite", "--sizes", "10,x"), 1, "whole numbers from 1"),
+        (("serve", "--port", "99999"), 2, "Invalid value"),
         (("generate", "cat", "--model", "emoji-flo"), 1, "did you mean 'emoji-flow'"),
         (("generate", "cat", "--size", "64"), 1, "HEIGHTxWIDTH"),
         (("generate", "cat", "--size", "0x64"), 1, "HEIGHTxWIDTH"),
@@ -503,6 +511,18 @@ def test_generate_gives_a_negative_prompt_only_to_who_takes_one(t2x, monkeypatch
     monkeypatch.setattr(FakeGenerator, "supports_negative", False, raising=False)
     _, out, _ = t2x("generate", "a cat", "--out", tmp_path, *options)
     assert json.loads(out)[0]["negative"] == ""
+
+
+def test_bench_rewrite_prints_speedup_and_equality(t2x):
+    arguments = ("--models", "emoji-rewriter", "--prompts", 4, "--alone", 2, "--sizes", "2,4")
+    code, out, _ = t2x("bench", "rewrite", *arguments, "--threads", 1, "--json")
+    result = json.loads(out)
+    assert code == 0 and result["identical"] == 1 and result["speedup"] > 0 and result["near_ties"]
+    assert set(result["cost"]) == {"2", "4"} and result["flat"] >= 1
+    found = result["models"]["emoji-rewriter"]
+    assert (found["dtype"], found["compared"], result["clock"]) == ("float32", 2, "processor")
+    code, out, _ = t2x("bench", "rewrite", *arguments, "--threads", 1)
+    assert code == 0 and "speedup" in out and "seconds/prompt" in out
 
 
 def test_world_train_passes_its_options_on(t2x, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -206,3 +207,26 @@ def test_an_embedded_name_has_a_folder_and_no_other_has():
     assert weights.model_dir("emoji-clip").name == "emoji-clip"
     with pytest.raises(UnknownNameError):
         weights.model_dir("emoji-clop")
+
+
+def test_attempts_at_a_hub_that_can_not_be_reached_are_not_told(monkeypatch, caplog):
+    """The hub's client warns before each new attempt; the one error at the end is enough."""
+    client = logging.getLogger("huggingface_hub.utils._http")
+
+    def load(source: str) -> None:
+        client.warning("Retrying in 1s [Retry 1/5].")
+        raise OSError("we could not connect")
+
+    monkeypatch.setattr(registry, "import_attr", lambda target: load)
+    with pytest.raises(T2XError, match="cannot load 'owner/model': we could not connect"):
+        registry.load_rewriter("owner/model")
+    assert not caplog.records
+    client.warning("said again")
+    assert [record.getMessage() for record in caplog.records] == ["said again"]
+
+
+def test_an_application_is_found_by_its_name():
+    assert set(registry.APPS) == {"serve"}
+    for target in registry.APPS.values():
+        package, _, module = target.partition(":")[0].rpartition(".")
+        assert (ROOT / FOLDERS[package] / f"{module}.py").is_file()

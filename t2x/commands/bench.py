@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from t2x.commands.console import print_json, print_table, progress, split_names
+from t2x.errors import T2XError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["bench"]
+
+_SMALLEST = ("speedup", "identical")
 
 bench = typer.Typer(no_args_is_help=True, help="Measure how fast and how good the parts are here.")
 
@@ -163,3 +166,98 @@ def _rows(speeds: dict[str, dict[str, Any]]) -> list[tuple[object, ...]]:
         )
         for name, speed in speeds.items()
     ]
+
+
+@bench.command()
+def rewrite(
+    models: Annotated[
+        str, typer.Option(help="Language models, by their names in `t2x list`, commas between.")
+    ] = "smollm2,emoji-rewriter",
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts that are rewritten together.")] = 256,
+    alone: Annotated[
+        int, typer.Option(min=1, help="Of these, prompts that also get a call of their own.")
+    ] = 64,
+    sizes: Annotated[
+        str,
+        typer.Option(help="Prompts of the jobs whose cost is compared; the last of --models."),
+    ] = "1000,4000",
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows at a time.")] = 64,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    device: Annotated[str, typer.Option(help="Where the models run.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Time rewriting many prompts together against one generate call per prompt, in float32.
+
+    `speedup` is prompts per second together over alone and `identical` the share of equal texts
+    under greedy decoding, the smallest of all models; `flat` is the cost per prompt of the dearest
+    job over that of the cheapest.
+    """
+    names = split_names(models, "model", "--models smollm2")
+    given = split_names(sizes, "size", "--sizes 1000,4000")
+    if wrong := [size for size in given if not size.isdecimal() or int(size) < 1]:
+        raise T2XError(f"--sizes are whole numbers from 1, like 1000,4000; got {', '.join(wrong)}")
+    counts = [int(size) for size in given]
+    with progress() as show:
+        result = _measure_rewriting(
+            names, prompts, alone, counts, batch_size=batch_size, threads=threads, device=device,
+            show=show,
+        )  # fmt: skip
+    if as_json:
+        print_json(result)
+        return
+    rows = [_speed_row(name, found) for name, found in result["models"].items()]
+    head = ("model", "alone, prompts/s", "together", "speedup", "identical", "MB")
+    print_table("one generate call per prompt, and together", head, rows)
+    jobs = [(n, c["seconds_per_prompt"], c["memory_mb"]) for n, c in result["cost"].items()]
+    print_table(f"jobs of {names[-1]}", ("prompts", "seconds/prompt", "MB"), jobs)
+
+
+def _measure_rewriting(
+    names: list[str],
+    prompts: int,
+    alone: int,
+    sizes: list[int],
+    *,
+    batch_size: int,
+    threads: int,
+    device: str,
+    show: Any,
+) -> dict[str, Any]:
+    import time
+
+    import torch
+
+    from t2x.rewriters.bench import bench_cost, bench_together, mixed_prompts
+    from t2x.rewriters.language_model import LanguageModelRewriter
+    from t2x.rewriters.loading import load_guarded
+    from t2x.world.prompts import training_prompts
+    from t2x.world.weights import EMBEDDED, require_model
+
+    torch.set_num_threads(threads)
+    quiet = device == "cpu" and threads == 1  # then what else the machine does need not count
+    clock = time.process_time if quiet else time.perf_counter
+    found, rewriter = {}, None
+    for name in names:
+        small = name in EMBEDDED  # knows the prompts of its world alone, one at a time
+        source = require_model(name) if small else name
+        rewriter = LanguageModelRewriter.from_pretrained(
+            source, temperature=0, device=device, dtype="float32", batch_size=batch_size
+        )
+        texts = [p.text for p in training_prompts(prompts)] if small else mixed_prompts(prompts)
+        found[name] = bench_together(rewriter, texts, alone=alone, clock=clock, progress=show)
+    result: dict[str, Any] = {key: min(f[key] for f in found.values()) for key in _SMALLEST}
+    if rewriter is not None:
+        result |= bench_cost(load_guarded(rewriter), sizes, clock=clock, progress=show)
+    return result | {
+        "near_ties": all(f["near_ties"] for f in found.values()),
+        "device": device,
+        "threads": threads,
+        "clock": "processor" if quiet else "wall",
+        "models": found,
+    }
+
+
+def _speed_row(name: str, found: dict[str, Any]) -> tuple[object, ...]:
+    alone, together = found["alone"], found["together"]
+    speeds = alone["prompts_per_second"], together["prompts_per_second"]
+    return name, *speeds, found["speedup"], found["identical"], together["memory_mb"]

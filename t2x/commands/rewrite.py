@@ -10,6 +10,7 @@ import typer
 
 from t2x.commands.console import check_prompts, job_progress, note, print_json, print_table
 from t2x.errors import T2XError, UnknownNameError
+from t2x.jobs.engines import Engine
 from t2x.jobs.lines import Format
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["rewrite"]
 
 
-def rewrite(
+def rewrite(  # noqa: PLR0913 - a command has a parameter for each of its options
     prompts: Annotated[list[str] | None, typer.Argument(help="What you want to see.")] = None,
     source: Annotated[
         str | None,
@@ -46,10 +47,23 @@ def rewrite(
         Format,
         typer.Option(
             "--format",
-            help="jsonl: a text or {'prompt': ...} per line; text: plain lines; auto: by the name "
-            "of the file, else by its first line.",
+            help="jsonl: a text or {'prompt': ...} per line; text: plain lines; csv: a column of a "
+            "table; auto: by the name of the file, else by its first line.",
         ),
     ] = "auto",
+    column: Annotated[
+        str | None, typer.Option(help="Column of a CSV file that holds prompts [prompt].")
+    ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="local: this process; ray: a Ray cluster, which writes the same bytes; vllm: "
+            "vLLM on a GPU."
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of --engine ray [all there is room for].")
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start --out anew, whatever it holds.")
     ] = False,
@@ -58,8 +72,8 @@ def rewrite(
     """Rewrite prompts so that the generator understands them.
 
     Every rewrite is checked against the prompt; what breaks a check is given back unchanged, with
-    the reason. Of a file, lines that hold no prompt never stop the rest: with --out they go to
-    OUT.errors, else to standard error.
+    the reason. A file is JSONL, plain lines or CSV; what is written is JSONL. Lines that hold no
+    prompt never stop the rest: with --out they go to OUT.errors, else to standard error.
     """
     from t2x.jobs.lines import input_source, prompt_source
     from t2x.jobs.rewriting import Job
@@ -69,11 +83,19 @@ def rewrite(
     check_prompts(prompts or [])
     if target is not None:
         _check_target(target)
-    lines = prompt_source(prompts or []) if source is None else input_source(source, form)
-    if out is not None:
-        _to_file(lines, out, overwrite, rewriter=model, num=num, seed=seed, target=target)
+    if source is None:
+        lines = prompt_source(prompts or [])
     else:
-        _to_screen(lines, Job(model, num, seed, target), as_json or source is not None)
+        lines = input_source(source, form, column=column)
+    job = Job(model, num, seed, target, engine, workers)
+    if out is None:
+        _to_screen(lines, job, as_json or source is not None)
+    elif out.suffix.lower() in (".csv", ".tsv"):
+        raise T2XError(
+            f"what is written is JSON Lines; give a name like {out.with_suffix('.jsonl')}"
+        )
+    else:
+        _to_file(lines, out, overwrite, job)
 
 
 def _check_target(name: str) -> None:
@@ -89,12 +111,15 @@ def _check_target(name: str) -> None:
         )
 
 
-def _to_file(lines: Source, out: Path, overwrite: bool, **job: Any) -> None:
+def _to_file(lines: Source, out: Path, overwrite: bool, job: Job) -> None:
     from t2x.jobs.output import side_files
     from t2x.jobs.rewriting import rewrite_file
 
     with job_progress("lines") as show:
-        done = rewrite_file(lines, out, **job, overwrite=overwrite, progress=show)
+        done = rewrite_file(
+            lines, out, rewriter=job.rewriter, num=job.num, seed=job.seed, target=job.target,
+            engine=job.engine, workers=job.workers, overwrite=overwrite, progress=show,
+        )  # fmt: skip
     before = f", {done.resumed} of them by an earlier run" if done.resumed else ""
     if done.bad:
         total = done.written + done.bad

@@ -1,5 +1,5 @@
 """Prompts out of a file with one per line, read as a stream: whatever a line holds, the next one
-is read, and no line takes more memory than ``MAX_LINE``.
+is read, and no line takes more memory than ``MAX_LINE``. A record of CSV counts as one line.
 """
 
 from __future__ import annotations
@@ -8,18 +8,24 @@ import hashlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 from t2x.errors import T2XError
+from t2x.jobs.columns import MAX_LINE, count_records, read_column
 
-Format: TypeAlias = Literal["auto", "jsonl", "text"]
-MAX_LINE = 1 << 20  # bytes; a prompt is a few hundred
+Format: TypeAlias = Literal["auto", "jsonl", "text", "csv"]
 _BLOCK = 1 << 20
-_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "text"}
+_SUFFIXES: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "text",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
 _BOM = "\ufeff"
 
 __all__ = [
@@ -30,6 +36,7 @@ __all__ = [
     "blocks",
     "file_source",
     "input_source",
+    "prompt_lines",
     "prompt_source",
     "read_lines",
 ]
@@ -38,11 +45,12 @@ __all__ = [
 @dataclass(frozen=True)
 class Line:
     """One line: its index from 0, and its prompt or the reason why it has none; neither if it is
-    blank."""
+    blank. ``number`` is where it begins in the file, from 1; 0 is one more than its index."""
 
     index: int
     prompt: str = ""
     error: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Source:
     """Where lines come from.
 
     ``digest`` names the content, and ``total`` counts its lines; both are None for a stream, which
-    can be read only once. ``path`` is that of a file.
+    can be read only once. ``path`` is that of a file. ``column`` of CSV holds the prompts.
     """
 
     open: Callable[[], AbstractContextManager[BinaryIO]]
@@ -58,19 +66,21 @@ class Source:
     digest: str | None = None
     total: int | None = None
     path: Path | None = None
+    column: str | None = None
 
 
-def input_source(name: str, form: Format = "auto") -> Source:
+def input_source(name: str, form: Format = "auto", *, column: str | None = None) -> Source:
     """Take a file, or standard input for ``-``."""
     if name == "-":
-        return Source(lambda: nullcontext(sys.stdin.buffer), form)
-    return file_source(Path(name), form)
+        return _with_column(Source(lambda: nullcontext(sys.stdin.buffer), form), column)
+    return file_source(Path(name), form, column=column)
 
 
-def file_source(path: Path, form: Format = "auto") -> Source:
+def file_source(path: Path, form: Format = "auto", *, column: str | None = None) -> Source:
     """Take a file; it is read through once, to know it again and to count its lines.
 
-    ``auto`` goes by the name (.jsonl and .ndjson, or .txt), else by the first line.
+    ``auto`` goes by the name (.jsonl and .ndjson, .txt, .csv and .tsv), else by the first line,
+    which is then never taken for CSV. ``column`` of CSV holds the prompts; None is "prompt".
     """
     if not path.is_file():
         raise T2XError(
@@ -85,7 +95,19 @@ def file_source(path: Path, form: Format = "auto") -> Source:
     total = breaks + (not last.endswith(b"\n"))
     if form == "auto":
         form = _SUFFIXES.get(path.suffix.lower(), "auto")
-    return Source(lambda: path.open("rb"), form, digest.hexdigest(), total, path)
+    source = Source(lambda: path.open("rb"), form, digest.hexdigest(), total, path)
+    if form == "csv":
+        with path.open("rb") as file:
+            source = replace(source, total=count_records(file))
+    return _with_column(source, column)
+
+
+def _with_column(source: Source, column: str | None) -> Source:
+    if column is not None and source.form != "csv":
+        raise T2XError(
+            f"--column {column!r} is for CSV; give a .csv file, or --format csv, or leave it out"
+        )
+    return replace(source, column=(column or "prompt") if source.form == "csv" else None)
 
 
 def prompt_source(prompts: Sequence[str]) -> Source:
@@ -93,6 +115,17 @@ def prompt_source(prompts: Sequence[str]) -> Source:
     data = "".join(f"{json.dumps(prompt)}\n" for prompt in prompts).encode("ascii")
     digest = hashlib.sha256(data).hexdigest()
     return Source(lambda: io.BytesIO(data), "jsonl", digest, len(prompts))
+
+
+def prompt_lines(prompts: Iterable[Any]) -> Iterator[Line]:
+    """Take prompts of any iterable as lines; what is no prompt is a bad one."""
+    if isinstance(prompts, str):
+        raise TypeError("prompts is one string; give a list of strings, or any other iterable")
+    for index, prompt in enumerate(prompts):
+        if isinstance(prompt, str):
+            yield _line(index, prompt)
+        else:
+            yield Line(index, error=f"a prompt is a text, given {type(prompt).__name__}")
 
 
 def blocks(file: BinaryIO) -> Iterator[bytes]:
@@ -103,6 +136,13 @@ def blocks(file: BinaryIO) -> Iterator[bytes]:
 
 def read_lines(source: Source) -> Iterator[Line]:
     """Read every line, blank and bad ones included, so that an index is a place in the file."""
+    if source.form == "csv":
+        with source.open() as file:
+            for index, record in enumerate(read_column(_raw_lines(file), source.column or "")):
+                line = Line(index, error=record.error)
+                found = line if record.error else _line(index, record.text)
+                yield replace(found, number=record.number)
+        return
     parse = _PARSERS.get(source.form)
     with source.open() as file:
         for index, raw in enumerate(_raw_lines(file)):

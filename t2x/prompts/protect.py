@@ -119,7 +119,10 @@ class Protected:
         # Quotation marks of two neighbours can look like a third quotation.
         most = least | restore.occurrences(names, self.original)
         if self.weighted:  # the user's brackets outside of any span are escaped in a new text
-            inside = [*(p for p in self.pieces if isinstance(p, str)), *(s.text for s in self.spans)]
+            inside = [
+                *(p for p in self.pieces if isinstance(p, str)),
+                *(s.text for s in self.spans),
+            ]
             for name in names.keys() & set(_BRACKETS):
                 most[name] += self.original.count(name[1]) - "".join(inside).count(name[1])
         found = restore.occurrences(names, text)

@@ -1,5 +1,5 @@
-"""Rewriter over any causal language model of transformers: batched, left-padded, with one random
-stream per row.
+"""Rewriter over any causal language model of transformers: many rows at once, each with a random
+stream of its own.
 
 Reads what RePrompt (arXiv 2505.17540) and PromptEnhancer (arXiv 2509.04545) style checkpoints
 write, reasoning and answer in tags, as well as the plain answer of an instruction model. It
@@ -9,7 +9,7 @@ proposes; ``t2x.rewriters.guarded.Guarded`` judges.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.rewriters.completion import Completion, answer, decode, line_ends
+from t2x.rewriters.decoding import Settings, decode_rows, fits
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
+from t2x.rewriters.parsing import TAGS
 from t2x.rewriters.presets import (
     PRESETS,
     checkpoint_template,
@@ -43,8 +45,8 @@ __all__ = ["Completion", "LanguageModelRewriter"]
 logger = logging.getLogger(__name__)
 
 Source: TypeAlias = "str | Path | tuple[Any, Any]"
+_CLOSE = 3e-4  # logits; in float32, gaps of smollm2 differ by 3e-5 at most between batch shapes
 SMOLLM2 = "smollm2"
-_CLOSE = 1e-3  # logits; rounding between batch shapes stays far below it in float32
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class LanguageModelRewriter:
         template: words around the prompt, and the sampling settings that the checkpoint was trained
             for.
         model_id: name that goes into every result.
-        batch_size: most rows at a time; halved when memory runs out.
+        batch_size: most rows at a time; halved when memory runs out. A row that ends makes room for
+            the next one.
         temperature: None is "the first generation greedy, the others at the template's
             temperature", so that one generation is the first of several; 0 is greedy throughout; a
             positive number samples every generation.
@@ -70,7 +73,7 @@ class LanguageModelRewriter:
         max_new_tokens: room for reasoning and answer; None is the template's.
         exact: repeat rows whose choice was closer than rounding alone, so that a text never depends
             on its batch. None is yes in float32; in half precision too many rows are close, and
-            texts may then differ between batches.
+            texts may then differ between batches. ``repeated`` counts them.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class LanguageModelRewriter:
         *,
         template: Template = GENERAL,
         model_id: str = "",
-        batch_size: int = 32,
+        batch_size: int = 64,
         temperature: float | None = None,
         top_p: float | None = None,
         max_new_tokens: int | None = None,
@@ -99,9 +102,9 @@ class LanguageModelRewriter:
             top_p=template.top_p if top_p is None else top_p,
             max_new_tokens=template.max_new_tokens if max_new_tokens is None else max_new_tokens,
         )
-        self._room = max_new_tokens
         self.temperature = temperature
         self.batch_size = batch_size
+        self.repeated = 0
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
         self.domain = domain_named(self.template.domain)
         self.encoder = PromptEncoder(tokenizer, self.template)
@@ -173,12 +176,17 @@ class LanguageModelRewriter:
         """Give the same model with instructions that ask for the target's kind of text; formats
         that a checkpoint was trained on stay as they are.
         """
-        styled = copy(self)
-        styled.template = target.put_into(self.template)
-        if self._room is not None:
-            styled.template = replace(styled.template, max_new_tokens=self._room)
-        styled.encoder = PromptEncoder(self.tokenizer, styled.template)
-        return styled
+        style = self.template.in_style(target.style, chinese=target.chinese)
+        return self.with_template(style)
+
+    def with_template(self, template: Template) -> Self:
+        """Give the same model and settings another task; the weights are shared."""
+        other = copy(self)
+        other.template = template
+        other.domain = domain_named(template.domain)
+        other.encoder = PromptEncoder(self.tokenizer, template)
+        vars(other).pop("_line_ends", None)  # cached; it depends on the template
+        return other
 
     def rewrite(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
@@ -196,18 +204,6 @@ class LanguageModelRewriter:
             ]
             for prompt, group in zip(prompts, completions, strict=True)
         ]
-
-    def with_template(self, template: Template) -> LanguageModelRewriter:
-        """Give the same model and settings another task; the weights are shared."""
-        return LanguageModelRewriter(
-            self.model,
-            self.tokenizer,
-            template=template,
-            model_id=self.model_id,
-            batch_size=self.batch_size,
-            temperature=self.temperature,
-            exact=self.exact,
-        )
 
     def complete(
         self, prompts: Sequence[str], *, num_generations: int = 1, seed: int = 0
@@ -239,16 +235,30 @@ class LanguageModelRewriter:
         return int(getattr(config, "max_position_embeddings", None) or 2**31)
 
     def _run(self, rows: list[_Row]) -> list[Completion]:
-        """Complete rows in batches of similar length; the order of the result is that of
+        """Complete rows, those of similar length together; the order of the result is that of
         ``rows``.
         """
+        import torch
+
         beams = self.template.num_beams > 1
         out = {i: self._beam(r) for i, r in enumerate(rows) if beams and r.seed is None}
         order = [i for i in range(len(rows)) if i not in out]
         order.sort(key=lambda i: (len(rows[i].ids), rows[i].ids))
-        for at in range(0, len(order), self.batch_size):
-            batch = order[at : at + self.batch_size]
-            out.update(zip(batch, self._run_batch([rows[i] for i in batch]), strict=True))
+        margins: dict[int, float] = {}
+        while todo := [i for i in order if i not in out]:
+            try:
+                for i, completion, margin in self._attempt(rows, todo):
+                    out[i], margins[i] = completion, margin
+            except torch.OutOfMemoryError as error:
+                if self.batch_size == 1:
+                    raise
+                self.batch_size = min(self.batch_size, len(todo)) // 2 or 1
+                logger.warning("%s; going on with %d rows", error, self.batch_size)
+        close = [i for i in order if margins[i] < _CLOSE] if self.exact else []
+        logger.debug("%d of %d rows are repeated alone", len(close), len(rows))
+        self.repeated += len(close)
+        for i in close:
+            out[i] = self._generate([rows[i]])[0][0]
         return [out[i] for i in range(len(rows))]
 
     def _beam(self, row: _Row) -> Completion:
@@ -266,23 +276,57 @@ class LanguageModelRewriter:
             )
         return self._completion(output[0, len(row.ids) :].tolist(), eos)
 
-    def _run_batch(self, rows: list[_Row]) -> list[Completion]:
-        import torch
+    def _attempt(
+        self, rows: list[_Row], order: list[int]
+    ) -> Iterator[tuple[int, Completion, float]]:
+        """Complete the rows of ``order`` and give each with its closest choice, endless for one
+        that was alone.
+        """
+        if len(order) > 1 and self.batch_size > 1 and self._continuous:
+            yield from self._decode(rows, order)
+            return
+        for at in range(0, len(order), self.batch_size):
+            batch = order[at : at + self.batch_size]
+            done, margins = self._generate([rows[i] for i in batch])
+            alone = len(batch) == 1
+            for i, completion, margin in zip(batch, done, margins, strict=True):
+                yield i, completion, float("inf") if alone else margin
 
-        try:
-            completions, margins = self._generate(rows)
-        except torch.OutOfMemoryError:
-            if len(rows) == 1:
-                raise
-            logger.warning("out of memory with %d rows, going on with half of them", len(rows))
-            self.batch_size = half = (len(rows) + 1) // 2
-            return self._run_batch(rows[:half]) + self._run_batch(rows[half:])
-        if self.exact and len(rows) > 1:
-            close = [i for i, margin in enumerate(margins) if margin < _CLOSE]
-            logger.debug("%d of %d rows are repeated alone", len(close), len(rows))
-            for i in close:
-                completions[i] = self._generate([rows[i]])[0][0]
-        return completions
+    @cached_property
+    def _continuous(self) -> bool:
+        return fits(self.model)
+
+    def _decode(
+        self, rows: list[_Row], order: list[int]
+    ) -> Iterator[tuple[int, Completion, float]]:
+        order = order[::-1]  # long prompts get long answers: begun last, they would go on alone
+        eos = self._eos_ids()
+        settings = Settings(
+            stops=self._ends(eos),
+            max_new_tokens=self.template.max_new_tokens,
+            slots=self.batch_size,
+            sampling=self._sampling(),
+        )
+        chosen = [rows[i] for i in order]
+        for done in decode_rows(
+            self.model, [r.ids for r in chosen], [r.seed for r in chosen], settings
+        ):
+            yield order[done.index], self._completion(done.ids, eos), done.margin
+
+    def _ends(self, eos: list[int]) -> frozenset[int]:
+        """Tokens that end a text: its own end and every other control token but tags."""
+        ids = list((set(self.tokenizer.all_special_ids) | set(eos)) - {self.tokenizer.unk_token_id})
+        names = zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True)
+        return frozenset(i for i, name in names if name not in TAGS)
+
+    def _sampling(self) -> dict[str, float]:
+        return {
+            "temperature": self.temperature or self.template.temperature or 1.0,  # 1: all greedy
+            "top_p": self.template.top_p,
+            "top_k": self.template.top_k,
+            "min_p": self.template.min_p,
+            "repetition_penalty": self.template.repetition_penalty,
+        }
 
     def _generate(self, rows: list[_Row]) -> tuple[list[Completion], list[float]]:
         import torch
@@ -292,15 +336,7 @@ class LanguageModelRewriter:
         pad = self._pad_id(eos)
         ids = torch.tensor([[pad] * (longest - len(r.ids)) + list(r.ids) for r in rows])
         mask = torch.tensor([[0] * (longest - len(r.ids)) + [1] * len(r.ids) for r in rows])
-        noise = GumbelRows(
-            [row.seed for row in rows],
-            temperature=self.temperature or self.template.temperature or 1.0,  # 1: all are greedy
-            top_p=self.template.top_p,
-            top_k=self.template.top_k,
-            min_p=self.template.min_p,
-            repetition_penalty=self.template.repetition_penalty,
-            eos_ids=eos,
-        )
+        noise = GumbelRows([row.seed for row in rows], eos_ids=eos, **self._sampling())
         device = self.model.device
         with torch.inference_mode():
             output = self.model.generate(

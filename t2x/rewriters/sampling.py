@@ -3,7 +3,7 @@
 ``generate`` draws every row of a batch from one random stream, so that a prompt's text depends on
 its neighbours. Here each row brings its own generator, and sampling is argmax of logits plus Gumbel
 noise: the same row gives the same text anywhere. Rounding differs a little between batch shapes;
-the processor records how close each decision was, so that a caller can do the close ones again
+``margins`` records how close each decision was, so that a caller can do the close ones again
 alone.
 """
 
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-_EDGE = 10.0  # a probability counts ten times in a margin of logits: errors are as much smaller
+_DOUBT = 1e-4  # of probability, and
+_NEAR = 1e-3  # of logits: nearer to an edge, rounding may decide whether a token is sampled
 
-__all__ = ["GumbelRows", "row_seed"]
+__all__ = ["GumbelRows", "RowSampler", "row_generator", "row_seed"]
 
 
 def row_seed(seed: int, prompt: str, *, generation: int) -> int:
@@ -29,11 +30,17 @@ def row_seed(seed: int, prompt: str, *, generation: int) -> int:
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 1
 
 
-class GumbelRows:
-    """Logits processor that turns greedy search into per-row sampling.
+def row_generator(seed: int | None) -> Generator | None:
+    """Random stream of one row; None for a greedy one."""
+    import torch
+
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+class RowSampler:
+    """Turns logits into scores whose argmax is each row's draw.
 
     Args:
-        seeds: one per row; None makes the row greedy.
         temperature: positive; what logits are divided by in sampled rows.
         top_p: only the likeliest tokens that together reach this probability are sampled; 1 keeps
             all.
@@ -41,33 +48,112 @@ class GumbelRows:
         min_p: tokens with at least this share of the likeliest one's probability are sampled; 0
             keeps all. The three are looked at together, on the whole distribution.
         repetition_penalty: above 1, tokens that the row wrote before become less likely.
-        eos_ids: ends of a text; rows behind their end are ignored.
-
-    After generation, ``margins`` (N,) holds each row's smallest gap between the best and the
-    second-best score.
     """
 
     def __init__(
         self,
-        seeds: Sequence[int | None],
         *,
         temperature: float = 1.0,
         top_p: float = 1.0,
         top_k: int = 0,
         min_p: float = 0.0,
         repetition_penalty: float = 1.0,
-        eos_ids: Sequence[int] = (),
     ) -> None:
-        import torch
-
-        self._generators: list[Generator | None] = [
-            None if seed is None else torch.Generator().manual_seed(seed) for seed in seeds
-        ]
         self._temperature = temperature
         self._top_p = top_p
         self._top_k = top_k
         self._min_p = min_p
         self._penalty = repetition_penalty
+
+    def __call__(
+        self,
+        logits: Tensor,
+        written: Tensor,
+        generators: Sequence[Generator | None],
+        *,
+        counts: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Give scores (N, V) and how close each row's choice was (N,), in logits.
+
+        logits: (N, V). written: (N, W) tokens that each row wrote, of which the first ``counts``
+        are its own (None: all) and the rest repeat one of them. generators: one per row, None for
+        greedy.
+        """
+        import torch
+
+        scores = self._penalised(written, logits.float(), counts)
+        doubt = torch.full((len(scores),), float("-inf"))
+        sampled = [i for i, generator in enumerate(generators) if generator is not None]
+        if sampled:
+            noise = torch.stack([_gumbel(generators[i], scores.shape[1]) for i in sampled])
+            noisy = scores[sampled] / self._temperature
+            beyond, doubtful = self._left_out(noisy)
+            noisy += noise.to(scores.device)
+            doubt[sampled] = noisy.masked_fill(~doubtful, float("-inf")).amax(-1).cpu()
+            noisy = noisy.masked_fill(beyond, float("-inf"))
+            scores = scores.index_copy(0, torch.tensor(sampled, device=scores.device), noisy)
+        best = scores.topk(2, dim=-1).values.cpu()
+        # A token that rounding may let in or out matters if it would win, or has won.
+        return scores, torch.minimum(best[:, 0] - best[:, 1], best[:, 0] - doubt)
+
+    def _penalised(self, written: Tensor, scores: Tensor, counts: Sequence[int] | None) -> Tensor:
+        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
+        import torch
+
+        if self._penalty == 1 or written.shape[1] == 0:
+            return scores
+        had = scores.gather(1, written)
+        weaker = torch.where(had < 0, had * self._penalty, had / self._penalty)
+        if counts is not None:
+            some = torch.tensor([[count > 0] for count in counts], device=had.device)
+            weaker = torch.where(some, weaker, had)
+        return scores.scatter(1, written, weaker)
+
+    def _left_out(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Tell which tokens are not sampled, and for which rounding decides that; both (N, V)."""
+        import torch
+
+        beyond = torch.zeros_like(logits, dtype=torch.bool)
+        if self._top_p >= 1 and self._top_k <= 0 and self._min_p <= 0:
+            return beyond, beyond
+        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
+        chances = ordered.softmax(-1)
+        doubtful = beyond.clone()
+        if self._top_p < 1:
+            before = chances.cumsum(-1) - chances  # what likelier tokens have together
+            beyond |= before >= self._top_p
+            doubtful |= (before - self._top_p).abs() < _DOUBT
+        if 0 < self._top_k < logits.shape[-1]:
+            beyond[:, self._top_k :] = True
+            last = ordered[:, self._top_k - 1 : self._top_k]
+            out = ordered[:, self._top_k : self._top_k + 1]
+            doubtful |= ((ordered >= out) & (ordered <= last)) & (last - out < _NEAR)
+        if self._min_p > 0:
+            floor = self._min_p * chances[:, :1]
+            beyond |= chances < floor
+            doubtful |= (chances - floor).abs() < _NEAR * floor
+        return beyond.scatter(-1, index, beyond), doubtful.scatter(-1, index, doubtful)
+
+
+class GumbelRows:
+    """Logits processor of ``generate`` that turns greedy search into per-row sampling.
+
+    Args:
+        seeds: one per row; None makes the row greedy.
+        eos_ids: ends of a text; rows behind their end are ignored.
+        settings: what ``RowSampler`` takes.
+
+    After generation, ``margins`` (N,) holds each row's smallest gap between the best and the
+    second-best score.
+    """
+
+    def __init__(
+        self, seeds: Sequence[int | None], *, eos_ids: Sequence[int] = (), **settings: Any
+    ) -> None:
+        import torch
+
+        self._generators = [row_generator(seed) for seed in seeds]
+        self._sampler = RowSampler(**settings)
         self._start = 0
         self._eos = torch.tensor(list(eos_ids), dtype=torch.long)
         self._ended = torch.zeros(len(seeds), dtype=torch.bool)
@@ -83,58 +169,15 @@ class GumbelRows:
         else:
             self._start = input_ids.shape[1]
         self._first = False
-        scores = self._penalised(input_ids[:, self._start :], scores.float())
-        sampled = [
-            i for i, g in enumerate(self._generators) if g is not None and not self._ended[i]
-        ]
-        if sampled:
-            rows, near = self._nucleus(scores[sampled] / self._temperature)
-            self.margins[sampled] = torch.minimum(self.margins[sampled], near)
-            noise = torch.stack([self._gumbel(i, scores.shape[1]) for i in sampled])
-            scores = scores.index_copy(
-                0, torch.tensor(sampled, device=scores.device), rows + noise.to(scores.device)
-            )
-        best = scores.topk(2, dim=-1).values
-        gap = (best[:, 0] - best[:, 1]).cpu()
-        self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, gap))
+        ended = self._ended.tolist()
+        running = [None if e else g for e, g in zip(ended, self._generators, strict=True)]
+        scores, margins = self._sampler(scores, input_ids[:, self._start :], running)
+        self.margins = torch.where(self._ended, self.margins, torch.minimum(self.margins, margins))
         return scores
 
-    def _penalised(self, written: Tensor, scores: Tensor) -> Tensor:
-        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
-        import torch
 
-        if self._penalty == 1 or written.shape[1] == 0:
-            return scores
-        had = scores.gather(1, written)
-        had = torch.where(had < 0, had * self._penalty, had / self._penalty)
-        return scores.scatter(1, written, had)
+def _gumbel(generator: Generator | None, size: int) -> Tensor:
+    import torch
 
-    def _gumbel(self, row: int, size: int) -> Tensor:
-        import torch
-
-        uniform = torch.rand(size, generator=self._generators[row]).clamp_(1e-20, 1 - 1e-7)
-        return -torch.log(-torch.log(uniform))
-
-    def _nucleus(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Mask what is not sampled, and say how close its edges came to a token."""
-        import torch
-
-        near = torch.full((len(logits),), float("inf"))
-        if self._top_p >= 1 and self._top_k <= 0 and self._min_p <= 0:
-            return logits, near
-        ordered, index = logits.sort(dim=-1, descending=True, stable=True)
-        chances = ordered.softmax(-1)
-        beyond = torch.zeros_like(ordered, dtype=torch.bool)
-        if self._top_p < 1:
-            mass = chances.cumsum(-1) - chances  # before each token
-            beyond |= mass >= self._top_p
-            near = torch.minimum(near, (mass - self._top_p).abs().amin(-1).cpu() * _EDGE)
-        if 0 < self._top_k < logits.shape[-1]:
-            beyond[:, self._top_k :] = True
-            edge = ordered[:, self._top_k - 1] - ordered[:, self._top_k]
-            near = torch.minimum(near, edge.cpu())
-        if self._min_p > 0:
-            floor = self._min_p * chances[:, :1]
-            beyond |= chances < floor
-            near = torch.minimum(near, (chances - floor).abs().amin(-1).cpu() * _EDGE)
-        return logits.masked_fill(beyond.scatter(-1, index, beyond), float("-inf")), near
+    uniform = torch.rand(size, generator=generator).clamp_(1e-20, 1 - 1e-7)
+    return -torch.log(-torch.log(uniform))

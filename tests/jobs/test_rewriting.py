@@ -16,6 +16,7 @@ import pytest
 
 from t2x.errors import T2XError
 from t2x.jobs import output, rewriting
+from t2x.jobs.engines import BROKEN
 from t2x.jobs.lines import file_source
 from t2x.jobs.rewriting import Job, rewrite_batches, rewrite_file
 from t2x.testing import FakeRewriter
@@ -304,7 +305,7 @@ def test_a_prompt_that_breaks_the_rewriter_is_a_bad_line(small):
 
 
 def test_a_rewriter_that_is_broken_stops_the_job_and_leaves_it_to_go_on():
-    write_input([b'"cat %d"' % i for i in range(rewriting.BATCH + rewriting.BROKEN)])
+    write_input([b'"cat %d"' % i for i in range(rewriting.BATCH + BROKEN)])
 
     class Dying(Recording):
         def rewrite(self, prompts, **options):
@@ -315,7 +316,8 @@ def test_a_rewriter_that_is_broken_stops_the_job_and_leaves_it_to_go_on():
     with pytest.raises(RuntimeError, match="cannot take"):
         run(rewriter=Dying())
     assert len(read("o.jsonl")) == rewriting.BATCH and not Path("o.jsonl.errors").exists()
-    assert run().resumed == rewriting.BATCH and len(read("o.jsonl")) == 72
+    assert run().resumed == rewriting.BATCH
+    assert len(read("o.jsonl")) == rewriting.BATCH + BROKEN
 
 
 def test_a_name_that_nobody_knows_leaves_no_files():

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
+from t2x.rewriters import language_model
+from t2x.rewriters.decoding import Decoded
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.loading import load_guarded
 from t2x.rewriters.templates import Template
@@ -60,19 +62,22 @@ def test_alone_or_in_any_batch(make: Any, temperature: float | None) -> None:
 
 def test_close_calls_are_repeated_alone(make: Any, monkeypatch: Any) -> None:
     rewriter = make(exact=True)
-    whole, alone = rewriter._generate, []
-
-    def close(rows: list[Any]) -> Any:
-        completions, margins = whole(rows)
-        if len(rows) == 1:
-            alone.append(rows[0])
-            return completions, margins
-        return ["wrong"] * 2, [0.0, 5.0]
-
-    monkeypatch.setattr(rewriter, "_generate", close)
     rows = [row for prompt in PROMPTS[:2] for row in rewriter._rows(prompt, 1, 0)]
-    expected = whole(rows[:1])[0][0]
-    assert rewriter._run_batch(rows) == [expected, "wrong"]
+    expected = rewriter._generate(rows[:1])[0][0]
+    alone, whole = [], rewriter._generate
+
+    def count(rows: list[Any]) -> Any:
+        alone.extend(rows)
+        return whole(rows)
+
+    def close(model: Any, ids: Any, seeds: Any, settings: Any) -> Any:
+        order = {rows[0].ids: Decoded(0, [40], 0.0), rows[1].ids: Decoded(1, [41], 5.0)}
+        return [replace(order[row], index=i) for i, row in enumerate(ids)]
+
+    monkeypatch.setattr(rewriter, "_generate", count)
+    monkeypatch.setattr(language_model, "decode_rows", close)
+    first, second = rewriter._run(rows)
+    assert (first, second) == (expected, rewriter._completion([41], []))
     assert alone == rows[:1]
 
 
@@ -178,10 +183,12 @@ def test_no_control_token_in_the_text(make: Any, chat_tokenizer: Any) -> None:
     assert rewriter._completion([*cat, start, *cat], [end]).text == "a cat"
 
 
-def test_memory_running_out_halves_the_batch(make: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("continuous", [True, False])
+def test_memory_running_out_halves_the_batch(make: Any, monkeypatch: Any, continuous: bool) -> None:
     rewriter = make(batch_size=8)
     expected = texts(make(), PROMPTS)
-    whole, sizes = rewriter._generate, []
+    sizes: list[int] = []
+    whole, decoded = rewriter._generate, language_model.decode_rows
 
     def small_memory(rows: list[Any]) -> Any:
         sizes.append(len(rows))
@@ -189,9 +196,18 @@ def test_memory_running_out_halves_the_batch(make: Any, monkeypatch: Any) -> Non
             raise torch.OutOfMemoryError("no memory")
         return whole(rows)
 
+    def small_slots(model: Any, ids: Any, seeds: Any, settings: Any) -> Any:
+        sizes.append(settings.slots)
+        for number, done in enumerate(decoded(model, ids, seeds, settings)):
+            if settings.slots > 2 and number == 1:
+                raise torch.OutOfMemoryError("no memory")
+            yield done
+
     monkeypatch.setattr(rewriter, "_generate", small_memory)
+    monkeypatch.setattr(language_model, "decode_rows", small_slots)
+    monkeypatch.setattr(rewriter, "_continuous", continuous)
     assert texts(rewriter, PROMPTS) == expected
-    assert max(sizes) == 8 and rewriter.batch_size == 2
+    assert max(sizes) == 8 and rewriter.batch_size <= 3
 
 
 def test_from_pretrained_reads_folder_and_template(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from t2x.rewriters.sampling import GumbelRows, row_seed
+from t2x.rewriters.sampling import GumbelRows, RowSampler, row_generator, row_seed
 
 
 def draw(logits: torch.Tensor, seeds: list[int | None], **options: float) -> torch.Tensor:
@@ -92,3 +92,41 @@ def test_only_what_the_row_wrote_is_penalised() -> None:
     assert rows(prompt, logits).tolist() == logits.tolist()
     after = rows(torch.tensor([[3, 3, 0, 2, 0]]), logits)
     assert after.tolist() == [[1.0, 1.0, -2.0, 3.0]]
+
+
+def test_an_edge_counts_only_if_its_token_would_win() -> None:
+    """Tokens at the edge of the nucleus (mass 0.6 exactly), of the 2 likeliest (equal ones) and of
+    a tenth of the likeliest: the margin is small where one of them has won or would have, and is
+    the ordinary gap elsewhere."""
+    cases = [
+        ({"top_p": 0.6}, [0.6, 0.3, 0.1], {1}),
+        ({"top_k": 2}, [0.5, 0.25, 0.25], {1, 2}),
+        ({"min_p": 0.1}, [0.8, 0.12, 0.08], {2}),
+    ]
+    for options, chances, edge in cases:
+        logits = torch.tensor(chances).log().expand(400, 3)
+        sampler = RowSampler(**options)
+        generators = [row_generator(i) for i in range(400)]
+        scores, margins = sampler(logits, torch.zeros(400, 0, dtype=torch.long), generators)
+        noise = torch.stack([draw_noise(i, 3) for i in range(400)])
+        would = (logits + noise).argmax(-1)
+        gaps = scores.topk(2).values
+        for i in range(400):
+            if int(would[i]) in edge:
+                assert margins[i] < 1e-4, options
+            elif scores[i].argmax() == would[i] and int(would[i]) not in edge:
+                assert margins[i] > 0 and margins[i] <= gaps[i, 0] - gaps[i, 1]
+        assert 0.05 < (margins < 1e-4).float().mean() < 0.6  # and not of every row
+
+
+def draw_noise(seed: int, size: int) -> torch.Tensor:
+    uniform = torch.rand(size, generator=row_generator(seed)).clamp_(1e-20, 1 - 1e-7)
+    return -torch.log(-torch.log(uniform))
+
+
+def test_the_likeliest_and_those_near_them_are_kept() -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(2000, 4)
+    kept = {"top_k": 2}, {"min_p": 0.5}
+    for options in kept:
+        found = draw(logits, list(range(2000)), **options)
+        assert set(found.tolist()) == {0, 1}, options
