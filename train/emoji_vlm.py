@@ -1,6 +1,6 @@
 """Train emoji-vlm, the world's vision-language model: a stock LlavaForConditionalGeneration.
 
-    t2x world train emoji-vlm --out runs/emoji-vlm --minutes 90
+    t2x world train emoji-vlm --out runs/emoji-vlm
 
 LLaVA (Liu et al. 2023, arXiv 2304.08485) with a CLIP vision tower and a Qwen2 decoder, from
 scratch, on questions about pictures with answers from scene truth (``t2x.world.questions``). Each
@@ -56,7 +56,7 @@ BATCH = 16
 PEAK_LR = 1e-3
 WIDTH = 192
 VOCABULARY = 2048
-DEFAULT_MINUTES = 90.0
+DEFAULT_MINUTES = 102.0
 LOOK_FIRST, LOOK_BATCH = 0.3, 64  # share of the budget in which the vision tower learns alone
 HARD_FROM = 0.8  # share of the budget from which on the later of these two holds
 EASY = (0.5, 0.08)  # share of false texts about another scene altogether
