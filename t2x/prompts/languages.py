@@ -64,7 +64,7 @@ _SMALL = {
     "nl": words(
         """
         de het een en met op in van voor achter naast onder boven tussen zonder niet geen is zijn
-        aan bij links rechts twee drie vier door uit naar haar zijn
+        aan bij links rechts twee drie vier uit naar haar zijn
         """
     ),
     "pl": words("i w na z ze do pod nad obok przy bez nie jest są dwa trzy oraz za przed między"),
