@@ -83,8 +83,8 @@ def check_gradient(
 
     The error of each sample's slope is relative to the norm of its gradient, which is how large a
     slope along such a direction is; the largest is given back. For float64; float32 needs steps
-    about 1e-3 and a tolerance to match. What the rounding of the scores alone can do to a difference
-    is no error, but some sample must have a gradient far above that.
+    about 1e-3 and a tolerance to match. What rounding of the scores alone can do to a difference is
+    no error, but some sample must have a gradient far above that.
     """
     import torch
 
