@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils.serialization import config as serialization
 
 sys.path.insert(0, str(Path(__file__).parent))
 import clip_cases as cases
@@ -61,6 +62,7 @@ def main() -> None:
     sources = options.sources.resolve()
     sys.path[:0] = [str(sources / name) for name in ("CLIP", "clipscore", "HPSv2")]
     torch.set_grad_enabled(False)
+    serialization.load.mmap = True  # hpsv2 loads its file for every score
     file = "clip_goldens.json" if options.size == "reduced" else f"clip_goldens_{options.size}.json"
     path = Path(__file__).with_name(file)
     goldens: dict[str, Any] = {"made with": versions(sources)}
@@ -148,18 +150,19 @@ def openai_clip(name: str, config: dict[str, Any]) -> tuple[torch.nn.Module, Any
     from clip.model import CLIP, build_model
 
     vision, text = config["vision_cfg"], config["text_cfg"]
-    empty = CLIP(
-        config["embed_dim"],
-        vision["image_size"],
-        vision["layers"],
-        vision["width"],
-        vision["patch_size"],
-        text["context_length"],
-        text["vocab_size"],
-        text["width"],
-        text["heads"],
-        text["layers"],
-    )
+    with torch.device("meta"):
+        empty = CLIP(
+            config["embed_dim"],
+            vision["image_size"],
+            vision["layers"],
+            vision["width"],
+            vision["patch_size"],
+            text["context_length"],
+            text["vocab_size"],
+            text["width"],
+            text["heads"],
+            text["layers"],
+        )
     model = build_model(filled(name, empty)).float()
     remember(model.visual)
     return model, _transform(model.visual.input_resolution)
@@ -319,10 +322,11 @@ def write_pickscore(config: dict[str, Any], sources: Path, folder: Path) -> None
     """Weights, tokenizer and picture processor, which the README's code loads again."""
     from transformers import CLIPConfig, CLIPModel
 
-    model = CLIPModel(CLIPConfig(**config))
-    for key, value in model.state_dict().items():
-        value.copy_(torch.from_numpy(np.array(cases.weight("pickscore", key, value.shape))))
-    model.save_pretrained(folder)
+    settings = CLIPConfig(**config)
+    settings.save_pretrained(folder)
+    with torch.device("meta"):
+        empty = CLIPModel(settings)
+    torch.save(filled("pickscore", empty), folder / "pytorch_model.bin")
     write_tokenizer(sources, folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(cases.CLIP_PROCESSOR))
 
