@@ -160,7 +160,7 @@ def test_blip_towers(name: str, folder: Path) -> None:
         kind: str, reward: EncoderReward, prompt: str, pictures: tuple[str, ...] = tuple(scores)
     ) -> float:
         theirs = torch.tensor([blip_models.KINDS[kind](scores[p][prompt]) for p in pictures])
-        assert theirs.std() > (5e-3 if kind == "itc" else 3e-2)
+        assert theirs.std() > 0.05 * theirs.abs().max()
         found = blip_models.head_scores(reward, prompt, [media[p] for p in pictures])
         return error(found, theirs)
 
