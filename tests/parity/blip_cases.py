@@ -7,9 +7,11 @@ Imported by the tests and by the script that made the goldens.
 from __future__ import annotations
 
 import hashlib
+import re
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,6 +19,7 @@ from PIL import Image
 WORDS = "a an the red blue green cat dog bus left right of and on with photo two three small sky"
 LETTERS = string.ascii_lowercase + string.digits
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+BERT_PIECES = 30522
 FOREIGN = "一只红色的猫собак"
 PROMPTS = {
     "short": "a red bus left of a cat",
@@ -24,17 +27,24 @@ PROMPTS = {
     "foreign": "一只红色的猫, и собака: naïve café",
     "empty": "",
 }
+# Prompts of the full-size goldens.
+PLAIN = ("short", "long", "foreign")
 # What the official code makes of these differs from what t2x.from_pil makes of them.
 UNLIKE = ("clear", "palette", "sixteen")
 
 
-def write_vocabulary(folder: Path) -> Path:
-    """A vocab.txt of a few hundred word pieces, of which no Latin text is unknown."""
+def write_vocabulary(folder: Path, *, full: bool = False) -> Path:
+    """A vocab.txt of a few hundred word pieces, of which no Latin text is unknown; ``full``: filled
+    up to as many as BERT has.
+    """
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PUNCTUATION, *LETTERS]
     pieces += [f"##{c}" for c in LETTERS]
     pieces += [*FOREIGN, *(f"##{c}" for c in FOREIGN), *WORDS.split()]
+    pieces = list(dict.fromkeys(pieces))
+    if full:
+        pieces += [f"[unused{n}]" for n in range(BERT_PIECES - len(pieces))]
     path = folder / "vocab.txt"
-    path.write_text("\n".join(dict.fromkeys(pieces)) + "\n", encoding="utf-8")
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
     return path
 
 
@@ -64,21 +74,42 @@ def pictures() -> dict[str, Image.Image]:
     }
 
 
+def fold(shapes: Mapping[str, list[int]]) -> dict[str, Any]:
+    """Shapes by name, with the layers of a tower, which are alike, as one: {} for their number in
+    the name, and [how many, shape].
+    """
+    folded: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        plain = re.sub(r"\b(blocks|layer)\.\d+\.", r"\1.{}.", name)
+        number = folded.get(plain, [0])[0] + 1
+        folded[plain] = shape if plain == name else [number, shape]
+    return folded
+
+
+def unfold(folded: Mapping[str, Any]) -> dict[str, list[int]]:
+    """What :func:`fold` was given."""
+    shapes = {}
+    for name, value in folded.items():
+        if "{}" in name:
+            shapes |= {name.format(layer): value[1] for layer in range(value[0])}
+        else:
+            shapes[name] = value
+    return shapes
+
+
 def tensors(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Weights by name: unit gain for what multiplies, near 1 for norms, small for biases."""
-    return {name: _tensor(name, tuple(shape)) for name, shape in shapes.items()}
+    """Weights by name (:func:`tensor`)."""
+    return {name: tensor(name, shape) for name, shape in shapes.items()}
 
 
-def checksum(weights: Mapping[str, np.ndarray]) -> float:
-    """A number that changes if the generators do."""
-    return float(sum(np.abs(w.astype(np.float64)).sum() for w in weights.values()))
-
-
-def _tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
+def tensor(name: str, shape: Sequence[int]) -> np.ndarray:
+    """Weights of one name: unit gain for what multiplies, near 1 for norms, small for biases."""
     if name.endswith("position_ids"):
         return np.arange(shape[-1], dtype=np.int64).reshape(shape)
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal(shape, dtype=np.float32)
+    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal(
+        tuple(shape), dtype=np.float32
+    )
     if name.endswith(".bias"):
         return 0.1 * noise
     if len(shape) == 1:
@@ -86,6 +117,11 @@ def _tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
     if "embeddings" in name or name.endswith(("cls_token", "pos_embed")):
         return noise
     return noise * np.float32(np.prod(shape[1:]) ** -0.5)
+
+
+def checksum(weights: Mapping[str, np.ndarray]) -> float:
+    """A number that changes if the generators do."""
+    return float(sum(np.abs(w.astype(np.float64)).sum() for w in weights.values()))
 
 
 def _waves(height: int, width: int, seed: int) -> np.ndarray:

@@ -20,11 +20,43 @@ PROMPTS = {
     "foreign": "一只红色的猫, и собака: naïve café ☕",
     "empty": "",
 }
-# Of 150 tags the one whose cosines are all positive, so that CLIPScore's clamp hides nothing.
-TAGS = {"clipscore": "clipscore 18"}
+# Of 150 tags of a model, or 200 of its last layer, the one whose cosines are all positive, so that
+# CLIPScore's clamp hides nothing.
+TAGS = {
+    "clipscore": "clipscore 18",
+    "openai-b32 text_projection": "openai-b32 94",
+    "openai-l14 text_projection": "openai-l14 138",
+}
+# Prompts of the full-size goldens.
+PLAIN = ("short", "long", "foreign")
 # What the official code makes of these files is not what t2x.load_picture makes of them.
 UNLIKE = ("clear", "palette", "sixteen")
 
+# Towers as published, in open_clip's form; HPSv2's ViT-H/14 is the one of either package.
+FULL_B32 = {
+    "embed_dim": 512,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
+    "text_cfg": {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 512,
+        "heads": 8,
+        "layers": 12,
+    },
+}
+FULL_L14 = {
+    "embed_dim": 768,
+    "quick_gelu": True,
+    "vision_cfg": {"image_size": 224, "layers": 24, "width": 1024, "patch_size": 14},
+    "text_cfg": {
+        "context_length": 77,
+        "vocab_size": 49408,
+        "width": 768,
+        "heads": 12,
+        "layers": 12,
+    },
+}
 # Widths and depths are reduced; patches, picture size, head width, vocabulary and text length are
 # those of the real towers. open_clip's form.
 OPENAI_L14 = {
@@ -79,6 +111,30 @@ PICKSCORE: dict[str, Any] = {
         "projection_dim": 64,
     },
 }
+# config.json of yuvalkirstain/PickScore_v1, as far as scores depend on it.
+FULL_PICKSCORE: dict[str, Any] = {
+    "projection_dim": 1024,
+    "text_config": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "hidden_act": "gelu",
+        "projection_dim": 1024,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    },
+    "vision_config": {
+        "hidden_size": 1280,
+        "intermediate_size": 5120,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 16,
+        "image_size": 224,
+        "patch_size": 14,
+        "hidden_act": "gelu",
+        "projection_dim": 1024,
+    },
+}
 # preprocessor_config.json of laion/CLIP-ViT-H-14-laion2B-s32B-b79K.
 CLIP_PROCESSOR = {
     "crop_size": {"height": 224, "width": 224},
@@ -97,6 +153,7 @@ CLIP_PROCESSOR = {
 }
 HEADS = {
     "laion-v1": {"weight": (1, 768), "bias": (1,)},
+    "laion-v1-b32": {"weight": (1, 512), "bias": (1,)},
     "laion-v2": {
         f"layers.{place}.{leaf}": shape
         for place, (out, width) in {
@@ -155,31 +212,33 @@ def stripes(height: int, width: int) -> np.ndarray:
 
 
 def weights(model: str, shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Weights by name, float32 that float16 can hold (OpenAI's are stored so): unit gain for what
+    """Weights by name (:func:`weight`)."""
+    return {name: weight(model, name, shape) for name, shape in shapes.items()}
+
+
+def weight(model: str, name: str, shape: Sequence[int]) -> np.ndarray:
+    """One tensor, float32 that float16 can hold (OpenAI's are stored so): unit gain for what
     multiplies, near 1 for norms, small for biases.
     """
-    return {name: _weight(model, name, tuple(shape)) for name, shape in shapes.items()}
+    if name.endswith("position_ids"):
+        return np.arange(shape[-1]).reshape(shape)
+    if name == "logit_scale":
+        return np.float32(math.log(100)).reshape(shape)
+    tag = TAGS.get(f"{model} {name}") or f"{TAGS.get(model, model)} {name}"
+    seed = hashlib.sha256(tag.encode()).digest()[:4]
+    noise = np.random.RandomState(list(seed)).standard_normal(tuple(shape))
+    if name.endswith("bias"):
+        noise *= 0.1
+    elif "embedding" in name and "patch" not in name:
+        noise *= 0.5
+    elif len(shape) == 1:
+        noise = 1 + 0.1 * noise
+    else:
+        fan_in = shape[0] if name.endswith(("proj", "text_projection")) else math.prod(shape[1:])
+        noise *= fan_in**-0.5
+    return noise.astype(np.float16).astype(np.float32)
 
 
 def checksum(tensors: Mapping[str, np.ndarray]) -> float:
     """A number that changes if the generators do."""
     return float(sum(np.abs(w.astype(np.float64)).sum() for w in tensors.values()))
-
-
-def _weight(model: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    if name.endswith("position_ids"):
-        return np.arange(shape[-1]).reshape(shape)
-    if name == "logit_scale":
-        return np.float32(math.log(100)).reshape(shape)
-    seed = hashlib.sha256(f"{TAGS.get(model, model)} {name}".encode()).digest()[:4]
-    noise = np.random.RandomState(list(seed)).standard_normal(shape)
-    if name.endswith("bias"):
-        noise = 0.1 * noise
-    elif "embedding" in name and "patch" not in name:
-        noise = 0.5 * noise
-    elif len(shape) == 1:
-        noise = 1 + 0.1 * noise
-    else:
-        fan_in = shape[0] if name.endswith(("proj", "text_projection")) else math.prod(shape[1:])
-        noise = noise * fan_in**-0.5
-    return noise.astype(np.float16).astype(np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,19 @@ from t2x.scoring.reward import EncoderReward
 from t2x.scoring.state_files import affine_layers, read_state
 
 from . import blip_cases as cases
+from .blip_models import (
+    BOUND,
+    KINDS,
+    head_scores,
+    preparing,
+    tokens,
+    with_encoder,
+    write_checkpoint,
+)
 
 GOLDENS = json.loads(Path(__file__).with_name("blip_goldens.json").read_text("utf-8"))
-BOUND = 1e-3
 PICTURES = list(GOLDENS["imagereward"]["scores"])
 FEW = ("square", "wide", "stripes")  # enough to show that something is wrong
-KINDS: dict[str, Callable[[dict[str, Any]], float]] = {
-    "imagereward": lambda golden: golden["score"],
-    "logit": lambda golden: golden["logits"][1] - golden["logits"][0],
-    "itc": lambda golden: golden["itc"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("blip")
     cases.write_vocabulary(path)
     for name, file in (("imagereward", "ImageReward.pt"), ("blip-itm", "retrieval.pth")):
-        weights = cases.tensors(GOLDENS[name]["tensors"])
-        assert cases.checksum(weights) == pytest.approx(GOLDENS[name]["checksum"], rel=1e-9)
-        state = {n: torch.from_numpy(w) for n, w in weights.items()}
-        torch.save(state if name == "imagereward" else {"model": state}, path / file)
+        write_checkpoint(GOLDENS[name], path / file)
     return path
 
 
@@ -79,20 +79,9 @@ def error(
     pictures: Sequence[str] = PICTURES,
 ) -> float:
     """Largest error over ``pictures``, in spreads over all of them."""
-    encoder = reward.encoders["blip"]
-    some = [media[PICTURES.index(p)] for p in pictures]
-    # The reward itself says NaN of the empty prompt.
-    found = encoder.encode([cases.PROMPTS[prompt]] * len(some), some, parts=reward.parts)
-    scores = reward.head({"blip": found})
+    scores = head_scores(reward, prompt, [media[PICTURES.index(p)] for p in pictures])
     wanted = golden(kind, prompt, pictures=pictures)
     return ((scores - wanted).abs().max() / golden(kind, prompt).std()).item()
-
-
-def with_encoder(reward: EncoderReward, change: Callable[[BlipEncoder], None]) -> EncoderReward:
-    """The reward with a changed copy of its encoder."""
-    encoder = copy(reward.encoders["blip"])
-    change(encoder)
-    return replace(reward, encoders={"blip": encoder})
 
 
 @pytest.mark.parametrize("prompt", cases.PROMPTS)
@@ -118,13 +107,6 @@ def test_the_reward_is_encoder_and_head(
     assert scores[2].isnan()
 
 
-def _prepare(**changes: Any) -> Callable[[BlipEncoder], None]:
-    def change(encoder: BlipEncoder) -> None:
-        encoder.preprocess = replace(encoder.preprocess, **changes)
-
-    return change
-
-
 def _enc(encoder: BlipEncoder) -> None:
     plain = BlipEncoder.tokenize
 
@@ -136,20 +118,13 @@ def _enc(encoder: BlipEncoder) -> None:
     encoder.tokenize = tokenize
 
 
-def _tokens(number: int) -> Callable[[BlipEncoder], None]:
-    def change(encoder: BlipEncoder) -> None:
-        encoder.max_tokens = number
-
-    return change
-
-
 CONTROLS: dict[str, tuple[str, Callable[[BlipEncoder], None]]] = {
-    "bilinear": ("short", _prepare(filter="bilinear")),
-    "without rounding to 8 bits": ("short", _prepare(rounded=False)),
-    "wrong mean": ("short", _prepare(mean=(0.5, 0.5, 0.5))),
+    "bilinear": ("short", preparing(filter="bilinear")),
+    "without rounding to 8 bits": ("short", preparing(rounded=False)),
+    "wrong mean": ("short", preparing(mean=(0.5, 0.5, 0.5))),
     "ENC for CLS": ("short", _enc),
-    "77 tokens": ("long", _tokens(77)),
-    "34 tokens": ("long", _tokens(34)),
+    "77 tokens": ("long", tokens(77)),
+    "34 tokens": ("long", tokens(34)),
 }
 
 
@@ -158,7 +133,7 @@ CONTROLS: dict[str, tuple[str, Callable[[BlipEncoder], None]]] = {
 def test_a_departure_fails(
     kind: str, control: str, rewards: dict[str, EncoderReward], media: list[torch.Tensor]
 ) -> None:
-    other = _prepare(mode="squash" if kind == "imagereward" else "shortest")
+    other = preparing(mode="squash" if kind == "imagereward" else "shortest")
     prompt, change = CONTROLS.get(control, ("short", other))
     changed = with_encoder(rewards[kind], change)
     assert error(kind, prompt, changed, media, pictures=FEW) > BOUND

@@ -14,66 +14,47 @@ files themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import open_clip
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from t2x.media import load_picture
 from t2x.registry import load_reward
 from t2x.scoring import resize as resizing
 from t2x.scoring.reward import EncoderReward
 
 from . import clip_cases as cases
+from .clip_models import (
+    TOLERANCE,
+    Material,
+    changed,
+    error,
+    fill,
+    other_gelu,
+    preprocessing,
+    transformers_clip,
+    write_clip,
+    write_head,
+)
 
 GOLDENS = json.loads(Path(__file__).with_name("clip_goldens.json").read_text("utf-8"))
-TOLERANCE = 1e-3
 NAMES = ("clipscore", "laion-v1", "laion-v2", "pickscore", "hpsv2", "hpsv2.1")
 LAION = ("laion-v1", "laion-v2")
-_weights: dict[str, dict[str, Tensor]] = {}
 _models: dict[str, tuple[Any, Any]] = {}
-
-
-@dataclass
-class Material:
-    """Pictures by name, and a folder with what the rewards are loaded from."""
-
-    folder: Path
-    media: dict[str, Tensor]
-
-    def scores(
-        self, reward: EncoderReward, prompts: Sequence[str], names: tuple[str, ...]
-    ) -> list[Tensor]:
-        """What the head gives for each prompt, before blank prompts become NaN."""
-        encoder: Any = reward.encoders["clip"]
-        with torch.no_grad():
-            image = encoder.encode_image([self.media[n] for n in names])
-            parts = reward.parts - {"image"}
-            rows = []
-            for prompt in prompts:
-                features = encoder.encode([prompt] * len(names), [], parts=parts)
-                rows.append(reward.head({"clip": {**features, "image": image}}))
-        return rows
 
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
     folder = tmp_path_factory.mktemp("parity")
-    media = {}
-    for name, picture in cases.pictures().items():
-        picture.save(folder / f"{name}.png", compress_level=1)
-        media[name] = load_picture(folder / f"{name}.png")
     (folder / "ViT-H-14-reduced.json").write_text(json.dumps(cases.VIT_H14))
     open_clip.add_model_config(folder / "ViT-H-14-reduced.json")
-    return Material(folder, media)
+    return Material.write(folder)
 
 
 @pytest.fixture(scope="module")
@@ -81,74 +62,31 @@ def rewards(material: Material) -> dict[str, EncoderReward]:
     return {name: build(name, material.folder) for name in NAMES}
 
 
-def build(name: str, folder: Path, *, wrong_gelu: bool = False) -> EncoderReward:
+def build(name: str, folder: Path) -> EncoderReward:
     """The reward with the weights of the goldens."""
     made: Any
     if name == "pickscore":
-        made = load_reward("pickscore", source=transformers_clip(wrong_gelu))
+        made = load_reward("pickscore", source=transformers_clip(name, cases.PICKSCORE))
     elif name.startswith("hpsv2"):
-        config = {**cases.VIT_H14, "quick_gelu": wrong_gelu}
-        if wrong_gelu:
-            made = load_reward(name, source=filled_clip(name, config))
-        else:
-            torch.save({"state_dict": filled_clip(name, config)[0].state_dict()}, folder / name)
-            made = load_reward(name, source=folder / name, architecture="ViT-H-14-reduced")
+        write_clip(name, cases.VIT_H14, folder / name)
+        made = load_reward(name, source=folder / name, architecture="ViT-H-14-reduced")
     elif name in LAION:
-        head = {k: torch.from_numpy(v) for k, v in cases.weights(name, cases.HEADS[name]).items()}
-        torch.save(head, folder / f"{name}.pth")
-        config = {**cases.OPENAI_L14, "quick_gelu": not wrong_gelu}
-        made = load_reward(
-            name, source=folder / f"{name}.pth", encoder=filled_clip("laion", config)
-        )
+        write_head(name, folder / f"{name}.pth")
+        clip = filled_clip("laion", cases.OPENAI_L14)
+        made = load_reward(name, source=folder / f"{name}.pth", encoder=clip)
     else:
-        config = {**cases.OPENAI_B32, "quick_gelu": not wrong_gelu}
-        source = filled_clip(name, config)
+        source = filled_clip(name, cases.OPENAI_B32)
         made = load_reward("clip", source=source, scale="clipscore", prefix="A photo depicts ")
     return made
 
 
-def filled_clip(name: str, config: dict[str, Any]) -> tuple[Any, Any]:
+def filled_clip(tag: str, config: dict[str, Any]) -> tuple[Any, Any]:
     """(open_clip model, its tokenizer)."""
-    key = f"{name} {config.get('quick_gelu')}"
-    if key not in _models:
+    if tag not in _models:
         model = open_clip.CLIP(**config)
-        fill(name, model)
-        _models[key] = model, open_clip.get_tokenizer("ViT-H-14")
-    return _models[key]
-
-
-def fill(name: str, model: torch.nn.Module) -> None:
-    if name not in _weights:
-        shapes = {key: value.shape for key, value in model.state_dict().items()}
-        drawn = cases.weights(name, shapes)
-        _weights[name] = {k: torch.from_numpy(np.array(v)) for k, v in drawn.items()}
-    model.load_state_dict(_weights[name])
-
-
-def transformers_clip(wrong_gelu: bool) -> tuple[Any, Any]:
-    """(CLIPModel, CLIPProcessor) on OpenAI's vocabulary."""
-    from transformers import (
-        CLIPConfig,
-        CLIPImageProcessor,
-        CLIPModel,
-        CLIPProcessor,
-        CLIPTokenizer,
-    )
-
-    config = {k: dict(v) if isinstance(v, dict) else v for k, v in cases.PICKSCORE.items()}
-    if wrong_gelu:
-        for tower in ("text_config", "vision_config"):
-            config[tower]["hidden_act"] = "quick_gelu"
-    model = CLIPModel(CLIPConfig(**config))
-    fill("pickscore", model)
-    bpe = open_clip.tokenizer.SimpleTokenizer()
-    names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
-    vocabulary = {names.get(piece, piece): number for piece, number in bpe.encoder.items()}
-    merges = sorted(bpe.bpe_ranks, key=bpe.bpe_ranks.__getitem__)
-    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=77)
-    types = ("feature_extractor_type", "image_processor_type")
-    settings = {k: v for k, v in cases.CLIP_PROCESSOR.items() if k not in types}
-    return model, CLIPProcessor(image_processor=CLIPImageProcessor(**settings), tokenizer=tokenizer)
+        fill(tag, model)
+        _models[tag] = model, open_clip.get_tokenizer("ViT-H-14")
+    return _models[tag]
 
 
 def official(name: str, prompt: str, names: tuple[str, ...]) -> Tensor:
@@ -158,11 +96,6 @@ def official(name: str, prompt: str, names: tuple[str, ...]) -> Tensor:
 def scored(name: str) -> tuple[str, ...]:
     """Pictures that the official code can score: HPSv2's can't with a longer side of 224."""
     return tuple(n for n, row in GOLDENS[name]["rgb"].items() if not isinstance(row["short"], str))
-
-
-def error(ours: Tensor, theirs: Tensor) -> float:
-    """Largest error in units of the spread over pictures."""
-    return float((ours.double() - theirs).abs().max() / theirs.std())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -211,32 +144,10 @@ def test_odd_files() -> None:
 # Controls: each changes one thing, and then parity must be lost.
 
 
-@contextmanager
-def changed(encoder: Any, **attributes: Any) -> Iterator[None]:
-    before = {key: getattr(encoder, key) for key in attributes}
-    cache, encoder.cache = encoder.cache, type(encoder.cache)()
-    try:
-        for key, value in attributes.items():
-            setattr(encoder, key, value)
-        yield
-    finally:
-        encoder.cache = cache
-        for key, value in before.items():
-            setattr(encoder, key, value)
-
-
 def one(
     material: Material, reward: EncoderReward, names: tuple[str, ...], prompt: str = "short"
 ) -> Tensor:
     return material.scores(reward, [cases.PROMPTS[prompt]], names)[0]
-
-
-def preprocessing(**changes: Any) -> Callable[[EncoderReward], Any]:
-    def control(reward: EncoderReward) -> Any:
-        encoder: Any = reward.encoders["clip"]
-        return changed(encoder, preprocess=replace(encoder.preprocess, **changes))
-
-    return control
 
 
 def other_mode(reward: EncoderReward) -> Any:
@@ -326,10 +237,12 @@ def test_the_other_rounding_fails(
 
 
 @pytest.mark.parametrize("name", ["clipscore", "laion-v2", "pickscore", "hpsv2"])
-def test_the_other_gelu_fails(name: str, material: Material) -> None:
+def test_the_other_gelu_fails(
+    name: str, material: Material, rewards: dict[str, EncoderReward]
+) -> None:
     names = ("square", "wide", "grey", "stripes")
-    wrong = build(name, material.folder, wrong_gelu=True)
-    ours = one(material, wrong, names)
+    with other_gelu(rewards[name]):
+        ours = one(material, rewards[name], names)
     assert error(ours, official(name, "short", names)) > 10 * TOLERANCE
 
 
