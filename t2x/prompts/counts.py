@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from t2x.prompts import chinese
-from t2x.prompts.forms import alike
+from t2x.prompts.forms import alike, noun_of
 from t2x.prompts.grammar import Grammar
 from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
@@ -22,6 +22,8 @@ _RELATED = words(
     """
 )
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
+# "Ein Katzenpaar"
+_GERMAN_GROUPS = {2: ("paar", "pärchen", "duo"), 3: ("trio",), 4: ("quartett",), 12: ("dutzend",)}
 _SECONDS = words("other another second twin companion partner mate")
 
 
@@ -125,10 +127,17 @@ def _kept(
         return True
     if any(_is_apposed(p, same, told) for p in told.phrases if p.number == wanted):
         return True
+    if grammar.name == "de" and any(
+        token.endswith(_GERMAN_GROUPS.get(int(wanted[0]), ("\n",)))
+        and token.startswith(phrase.head[:4])
+        for token in told.tokens
+    ):
+        return True
     if (
         wanted == (2, 2)
         and total <= 1
         and _SECONDS & set(told.tokens)
+        and "third" not in told.tokens
         and (same and not any(p.plural for p in same))
     ):
         return True
@@ -236,7 +245,11 @@ def _floating(
 
 def _two_persons(phrase: Phrase, told: Text) -> bool:
     """Whether "a man and his wife" are the two persons that the prompt calls otherwise."""
-    persons = [p for p in told.phrases if share_group("person", p.head) or p.head in _RELATED]
+    persons = [
+        p
+        for p in told.phrases
+        if any(share_group("person", noun_of(w)) or w in _RELATED for w in (p.head, *p.words[-2:]))
+    ]
     single = [p for p in persons if not p.plural]
     are_persons = share_group("person", phrase.head) or not is_known(phrase.head)
     return len(single) == len(persons) == 2 and are_persons
