@@ -51,7 +51,12 @@ _EXISTS = re.compile(
 
 def _noun(text: str) -> str:
     """The last characters of what may be a long description: 毛茸茸的猫 gives 猫."""
-    text = re.sub(r"(?:睡|坐|站|躺|跑|飞|正|一起|并排).*$", "", text) or text
+    text = (
+        re.sub(
+            r"(?:睡|坐|站|躺|跑|飞|正|一起|并排|依偎|蜷|趴|游|走|玩|追|嬉|奔|停|漂|散).*$", "", text
+        )
+        or text
+    )
     return text.rsplit("的", 1)[-1][-2:]
 
 

@@ -24,7 +24,13 @@ _RELATED = words(
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
 # "Ein Katzenpaar"
 _GERMAN_GROUPS = {2: ("paar", "pärchen", "duo"), 3: ("trio",), 4: ("quartett",), 12: ("dutzend",)}
-_SECONDS = words("other another second twin companion partner mate")
+_SECONDS = words(
+    """
+    other another second twin companion partner mate playmate double counterpart sister otro otra
+    zweite zweiter zweites zweiten
+    """
+)
+_GROUPS = {"duo": 2, "pair": 2, "couple": 2, "trio": 3, "quartet": 4, "quintet": 5, "sextet": 6}
 
 
 def lost_counts(original: str, rewrite: str) -> list[str]:
@@ -121,7 +127,10 @@ def _kept(
         for p in same
         if p.number in (None, (1, 1)) and not p.plural and p.kind in ("bare", "indefinite")
     ]
-    if len(singles) == wanted[0] > 1:
+    further = bool(singles) and bool(_SECONDS & set(told.tokens))  # "and their white companion"
+    if wanted[0] > 1 and wanted[0] in (len(singles), len(singles) + further):
+        return True
+    if _grouped(phrase, same, told, grammar):
         return True
     if same and not numbers and _sum_after_colon(told) == wanted[0]:
         return True
@@ -149,6 +158,24 @@ def _kept(
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
+
+
+def _grouped(phrase: Phrase, same: Sequence[Phrase], told: Text, grammar: Grammar) -> bool:
+    """ "A canine duo", "two rows of five soldiers", "a black and a white cat"."""
+    wanted, tokens = (phrase.number or (0, 0))[0], told.tokens
+    for i, token in enumerate(tokens[1:], 1):
+        if _GROUPS.get(token) == wanted and alike(noun_of(tokens[i - 1]), phrase.head):
+            return True
+    for p in same:
+        before = [*tokens[max(p.start - 4, 0) : p.start]]
+        if p.number and before[-1:] == ["of"]:
+            rows = (q.number for q in told.phrases if q.end == p.start - 1 and q.number)
+            if any(n[0] * p.number[0] == wanted for n in rows):
+                return True
+        two = wanted == 2 and p.kind == "indefinite" and not p.plural and len(before) > 2
+        if two and before[-1] in grammar.conjunctions and before[-3] in grammar.ones:
+            return not any(q.head and q.end == p.start - 1 for q in told.phrases)
+    return False
 
 
 def _sum_after_colon(told: Text) -> float:
@@ -212,6 +239,7 @@ def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
         "de",
         "von",
     )
+    counted = counted or (before == "of" and not after[0].isalnum())  # "a gang of five in a"
     in_all = after[0] in ("<in", "<over") and after[1] in ("total", "all", "number")
     alone = (
         not before.isalnum()

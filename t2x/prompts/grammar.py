@@ -59,7 +59,7 @@ _RELATIONS = (
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "between"),
     ("(?:on|to|at) (?:either|both|each) sides?(?! of)", "@sides"),
-    ("(?:veil|screen|hide|obscure|mask|conceal|shroud|eclipse)s?(?= (?:an?|the) )", "front soft"),
+    ("(?:veil|screen|hide|obscure|mask|conceal|shroud|eclipse)s?(?= (?:an?|the) )(?<!its hide)(?<!the hide)", "front soft"),
     ("cent(?:re|er)ed (?:on|in)", "in"),
     ("(?:on|at) (?:either|both) sides? of|flanking|flanks?(?= (?:an?|the) )"
      "|(?:to|on|at) (?:the )?left and (?:(?:to|on) )?(?:the )?right(?: sides?)? of", "<between"),

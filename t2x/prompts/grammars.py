@@ -125,13 +125,15 @@ GERMAN = Grammar(
         mit ohne von vom zum zur zu für aus nach bei durch gegen seit als wie wenn während ist sind
         war waren wird werden hat haben nicht sehr auch nur trägt tragen sitzt sitzen steht stehen
         liegt liegen hängt hängen schläft schlafen läuft laufen fliegt fliegen fährt spielt spielen
-        parkt parken sitzend stehend liegend schwebt schweben in im am an einige mehrere viele
+        lehnt lehnen parkt parken sitzend stehend liegend schwebt schweben in im am an einige mehrere viele
         """
     ),
     conjunctions=words("und oder & ,"),
     pronouns=words("es ihm ihnen sie er denen"),
     possessives=words("sein seine seinen seinem seiner ihr ihre ihren ihrem ihrer dessen deren"),
-    verbs=words("gemalt gefärbt geparkt stehen sitzen lackiert gestrichen bemalt gehalten getaucht"),
+    verbs=words(
+        "gemalt gefärbt geparkt stehen sitzen lackiert gestrichen bemalt gehalten getaucht"
+    ),
     numbers=GERMAN_NUMBERS,
     ranges={"mehrere": (3, 12), "einige": (2, 12), "viele": (5, 10**9), "zahlreiche": (5, 10**9)},
     colours=_inflected(_GERMAN_COLOURS, "e er es en em farben farbene farbenes farbener"),

@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
+from t2x.prompts.predicates import Phrase, with_predicates
 from t2x.prompts.spelling import is_word
-from t2x.prompts.synonyms import MATERIALS, PARTS, is_known, share_group
+from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
 from t2x.prompts.tokens import colour_of, tokens_of, without_quotes
 from t2x.prompts.words import SOFT_COLOURS, words
 
@@ -42,12 +43,6 @@ _WORN = words(
     """
 )
 _HAIRS = words("curls locks waves")  # verbs as well
-_COLOUR_NOUNS = words("shade hue tone tint colour color")
-_BUILDINGS = words(
-    """
-    house building cottage barn church hut cabin castle room home villa tower temple shop
-    """
-)
 _POSTURES = words(
     """
     lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is
@@ -60,33 +55,6 @@ _LINKS = words(
     liveried is are was were
     """
 )
-_NATURAL_PARTS = words(
-    "petal fur feather plumage skin scale glaze peel rind paint bodywork paintwork exterior surface"
-    " coat casing hide pelt livery plank clapboard board shingle fell"
-)
-_BUILT = words("wall facade clapboard board shingle plank timber")
-_OWNING = words("with of in its whose his her their has have mit von de con")
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A noun phrase: its words in lower case, its ``head`` in the singular ("" if it only tells a
-    colour), the range of its number, its colour families, and where it stands among the tokens.
-
-    ``kind``: definite, indefinite, bare, pronoun, or other ("another cat"). ``owned`` says that it
-    begins with "its" or "whose".
-    """
-
-    words: tuple[str, ...]
-    head: str
-    start: int
-    end: int
-    sentence: int
-    number: tuple[float, float] | None = None
-    plural: bool = False
-    colours: tuple[tuple[str, frozenset[str]], ...] = ()
-    kind: str = "bare"
-    owned: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +74,7 @@ def read(text: str, grammar: Grammar) -> Text:
     """
     tokens, cased = tokens_of(without_quotes(text[:_MOST]), grammar)
     found = _Chunker(tokens, cased, grammar).chunk()
-    return Text(tuple(tokens), _with_predicates(found, tokens, grammar), grammar)
+    return Text(tuple(tokens), with_predicates(found, tokens, grammar), grammar)
 
 
 class _Chunker:
@@ -137,7 +105,7 @@ class _Chunker:
         if token in g.conjunctions and self.run and self._goes_on(at, token):
             return
         value = self._value(token)
-        if token in ("one", "ones") and self.run and self.kind != "bare":
+        if token in ("one", "ones") and self.run and (self.kind != "bare" or self.number):
             self._stand_in(at)
             return
         if token in g.pronouns and not (token == "one" and self._noun_follows(at)):
@@ -166,7 +134,8 @@ class _Chunker:
         counted = [p for p in named if p.plural and p.number and p.sentence == self.sentence]
         last = next(iter(counted or named), None)
         words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
-        number = (1.0, 1.0) if self.tokens[at] == "one" else None
+        several = self.tokens[at] == "ones"
+        number = self.number if several else (1.0, 1.0)
         self._reset()
         if last is not None:
             colours = tuple((w, f) for w in words if (f := colour_of(w, self.g)))
@@ -178,6 +147,7 @@ class _Chunker:
                     at + 1,
                     self.sentence,
                     number,
+                    plural=several,
                     colours=colours,
                     kind=kind,
                 )
@@ -243,7 +213,7 @@ class _Chunker:
 
     def _named_after(self, words: list[str]) -> bool:
         """Whether the last word is a thing that a colour is named after: "a raven", "a rose"."""
-        if self._is_colourful_thing(words) or words == ["orange"] and self.kind == "indefinite":
+        if self._is_colourful_thing(words) or (words == ["orange"] and self.kind == "indefinite"):
             return True
         one = self.begun is not None and self.tokens[self.begun] == "one"
         told = (self.kind != "bare" or self.number is not None) and not one
@@ -358,6 +328,9 @@ class _Chunker:
             return None
         if self.kind == "bare" and self.number is None:
             nouns = [i for i in nouns if words[i] not in g.verbs - _HAIRS]
+        if nouns and nouns[-1] < len(words) - 1 and bool(colour_of(words[-1], g)):
+            known = [i for i in nouns if words[i] in PARTS or is_known(words[i])]
+            return (known or nouns[-1:])[0]  # "its coat pristine white"
         if nouns:
             return self._before_verb(nouns, words)
         described = any(colour_of(w, g) for w in words) or self.kind == "bare"
@@ -428,71 +401,3 @@ def _rough(word: str) -> str:
             word = word.removesuffix(ending)
             break
     return word.replace("ä", "a").replace("ö", "o").replace("ü", "u")
-
-
-def _with_predicates(
-    found: list[Phrase], tokens: list[str], grammar: Grammar
-) -> tuple[Phrase, ...]:
-    """Give what only tells a colour to the thing that it is told of."""
-    out: list[Phrase] = []
-    for phrase in found:
-        if phrase.head or phrase.kind == "pronoun" or not phrase.colours:
-            out.append(phrase)
-            continue
-        near = tokens[max(phrase.start - 2, 0) : phrase.end]
-        every = bool({"both", "all", "each"} & set(near))
-        one = not {"one", "other", "second", "first"}.isdisjoint(near)
-        named = (i for i in reversed(range(len(out))) if out[i].head and (out[i].plural or not one))
-        owner = next((i for i in named if out[i].head not in _COLOUR_NOUNS), None)
-        told = phrase.start > 0 and tokens[phrase.start - 1] == ":"  # "a kite: scarlet"
-        last = phrase.sentence - told
-        if owner is None or (out[owner].sentence not in (last, phrase.sentence) and not one):
-            out.append(phrase)
-            continue
-        out[owner] = _coloured(out[owner], phrase)
-        apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
-        for i in range(owner):
-            joined = apart or every or "," not in tokens[out[i].end : phrase.start]
-            free = not any(word[0] != "~" for word, _ in out[i].colours)
-            if joined and free and out[i].head and out[i].sentence == phrase.sentence:
-                out[i] = _hinted(out[i], phrase)
-            if out[owner].owned and out[i].head and out[i].sentence == phrase.sentence:
-                out[i] = _coloured(out[i], phrase)
-    return tuple(_share_parts(out, tokens, grammar))
-
-
-def _coloured(phrase: Phrase, told: Phrase) -> Phrase:
-    return replace(phrase, colours=(*phrase.colours, *told.colours))
-
-
-def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
-    """A colour that may be this thing's: it keeps one, and asks for none."""
-    marked = tuple((f"~{word}", families) for word, families in told.colours)
-    return replace(phrase, colours=(*phrase.colours, *marked))
-
-
-def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
-    """Give the colour of a part to its thing: "a sweater with red stripes"."""
-    out = list(found)
-    shared: set[int] = set()
-    for i, phrase in enumerate(found):
-        link = tokens[phrase.start - 1] if phrase.start else ""
-        made_of = link in grammar.of or (
-            link == "<in" and phrase.head in MATERIALS | _NATURAL_PARTS
-        )
-        if not phrase.colours or not (phrase.head in PARTS | _BUILT or made_of):
-            continue
-        goes_on = link in grammar.conjunctions and i - 1 in shared
-        of_nature = link == "," and phrase.head in _NATURAL_PARTS and phrase.kind == "bare"
-        if not (phrase.owned or made_of or link in _OWNING or goes_on or of_nature):
-            continue
-        shared.add(i)
-        since = phrase.sentence - (phrase.owned and phrase.head in PARTS)  # "a robot; its casing"
-        before = [j for j in range(i) if out[j].head and out[j].sentence >= since]
-        for j in before if phrase.owned or goes_on or of_nature else before[-1:]:
-            if phrase.head in _BUILT and out[j].head not in _BUILDINGS and not made_of:
-                continue
-            if phrase.head == "petal" and not share_group("flower", out[j].head):
-                continue
-            out[j] = _hinted(out[j], phrase)
-    return out

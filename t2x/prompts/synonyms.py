@@ -32,7 +32,7 @@ pig piglet hog swine
 sheep lamb ewe ram
 rabbit bunny hare
 chicken hen rooster chick cockerel
-duck duckling mallard
+duck duckling mallard drake
 goose gosling
 bird songbird fowl > sparrow robin finch crow raven owl parrot pigeon eagle seagull hawk dove
 bird songbird > hummingbird swan heron stork penguin flamingo peacock canary duck goose chicken
@@ -209,7 +209,7 @@ spectacles glasses eyeglasses
 scarf shawl
 ribbon bow
 necklace pendant
-flower blossom bloom > rose tulip daisy lily sunflower poppy peony
+flower blossom bloom > rose tulip daisy lily sunflower poppy peony orchid lotus dahlia iris
 plant houseplant > flower
 tree > oak pine willow maple birch palm fir spruce
 bush shrub hedge
@@ -328,7 +328,7 @@ PARTS = words(
     paintwork hue colour color tone shade bodywork leather silk velvet wool linen cotton
     material texture strand lock curl glaze stripe wing sail hide casing livery sheen gloss frame
     clapboard plank board shingle timber trim pelt mane tail carapace wool fleece fell gefied haut
-    haar pelaj plumaj
+    haar pelaj plumaj fassad anstrich lack enamel plush
     """
 )
 # What a thing is made of or seen as: "a sofa in green velvet", "hills in black silhouette".

@@ -30,13 +30,14 @@ _COLOUR_OF = re.compile(
 )
 # "Pale as milk", "as dark as a starless night", "scales like emeralds".
 _AS = re.compile(
-    r"(?:(?:as )?(?:pale|pure|white|fair|dark|black|red|bright|blue|green|yellow|rosy|pink|gr[ae]y"
-    r"|brown|golden|orange|purple) as|like(?= (?:polished |fresh |liquid )?(?:emerald|rub[yi]"
+    r"(?:(?:as )?(?P<told>pale|pure|white|fair|dark|black|red|bright|blue|green|yellow|rosy|pink"
+    r"|gr[ae]y|brown|golden|orange|purple) as|like(?= (?:polished |fresh |liquid )?(?:emerald|rub[yi]"
     r"|sapphire|amethyst|snow|coal|milk|ink|gold|silver|ebony|obsidian))) "
     r"(?:an? |the )?(?P<how>[a-z]+ )?(?P<thing>[a-z]+)(?![\w-])"
 )
 # "The exact green of new leaves".
-_THE_GREEN = re.compile(r"the (?:exact |deep |pale |very )?(?P<colour>[a-z]+) of (?:an? |the )?\w+"
+_THE_GREEN = re.compile(
+    r"the (?:exact |deep |pale |very )?(?P<colour>[a-z]+) of (?:an? |the )?\w+"
     r"(?: \w+(?=[,.;]|$))?"
 )
 _PAINTED = re.compile(
@@ -81,9 +82,14 @@ def tokens_of(text: str, grammar: Grammar) -> tuple[list[str], list[bool]]:
 def _by_things(lower: str) -> str:
     """Colours told by a thing in one word: "milk-coloured" for "pale as milk"."""
     lower = _COLOUR_OF.sub(_by_thing, lower)
-    lower = _AS.sub(lambda m: _of_thing(m, m.group()), lower)
+    lower = _AS.sub(_as_thing, lower)
     lower = _THE_GREEN.sub(lambda m: _if_colour(m, m.group("colour")), lower)
     return _PAINTED.sub(lambda m: _if_colour(m, f"{m.group(1)} "), lower)
+
+
+def _as_thing(found: re.Match[str]) -> str:
+    told = found.group("told") or ""
+    return told if told in COLOUR_FAMILIES else _of_thing(found, found.group())
 
 
 def _if_colour(found: re.Match[str], short: str) -> str:
@@ -104,7 +110,8 @@ def _of_thing(found: re.Match[str], otherwise: str) -> str:
     if thing in COLOUR_THINGS:
         return f"{thing}-coloured"
     how = noun_of((found.group("how") or "").strip(" -"))
-    return f"{how}-coloured {found.group('thing')}" if how in COLOUR_THINGS else otherwise
+    rest = f" {thing}" if found.group("thing").endswith(("ing", "ed")) else ""
+    return f"{how}-coloured{rest}" if how in COLOUR_THINGS else otherwise
 
 
 def _token_of(name: str) -> str:
