@@ -32,7 +32,11 @@ _COLOURS = {
 _COLOUR = re.compile(
     rf"([{''.join(_COLOURS)}])(红)?(?:色)?(?:的)?(?:[^，。、；,.和与的在]{{0,4}}的)?([^，。、；,.和与的在是有停放坐站飞]{{1,4}})"
 )
-_SLOWLY = "懒洋洋|慢悠悠|静悄悄|慢吞吞|孤零零|静静|缓缓|悄悄|慢慢|安静|轻轻|高高|稳稳|乖乖|悠闲|慵懒|安详|孤独"
+_SLOWLY = (
+    "懒洋洋|慢悠悠|静悄悄|慢吞吞|孤零零|静静|缓缓|悄悄|慢慢|安静|轻轻|高高|稳稳|乖乖|悠闲|慵懒"
+    "|安详|孤独"
+)
+_DOING = "睡|坐|站|躺|跑|飞|正|一起|并排|依偎|蜷|趴|游|走|玩|追|嬉|奔|停|漂|散"
 _PLACES = {
     "左": "left", "右": "right", "上": "on", "下": "below", "里": "in", "内": "in", "中": "in",
     "后": "behind", "前": "front", "旁": "near", "外": "out",
@@ -51,12 +55,7 @@ _EXISTS = re.compile(
 
 def _noun(text: str) -> str:
     """The last characters of what may be a long description: 毛茸茸的猫 gives 猫."""
-    text = (
-        re.sub(
-            r"(?:睡|坐|站|躺|跑|飞|正|一起|并排|依偎|蜷|趴|游|走|玩|追|嬉|奔|停|漂|散).*$", "", text
-        )
-        or text
-    )
+    text = re.sub(rf"(?:{_DOING}).*$", "", text) or text
     return text.rsplit("的", 1)[-1][-2:]
 
 

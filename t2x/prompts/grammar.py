@@ -55,11 +55,13 @@ _IN_THE = r"(?:in|at|on|to|towards?|along) (?:the )?(?:far |very |upper |lower |
 _RELATIONS = (
     ("topped (?:with|by)|crowned (?:with|by)|covered (?:with|by|in)|strewn with", "<on"),
     ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "hold"),
-    ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing|home to", "<in"),
+    ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing"
+     "|home to", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "between"),
     ("(?:on|to|at) (?:either|both|each) sides?(?! of)", "@sides"),
-    ("(?:veil|screen|hide|obscure|mask|conceal|shroud|eclipse)s?(?= (?:an?|the) )(?<!its hide)(?<!the hide)", "front soft"),
+    ("(?:veil|screen|hide|obscure|mask|conceal|shroud|eclipse)s?(?= (?:an?|the) )"
+     "(?<!its hide)(?<!the hide)", "front soft"),
     ("cent(?:re|er)ed (?:on|in)", "in"),
     ("(?:on|at) (?:either|both) sides? of|flanking|flanks?(?= (?:an?|the) )"
      "|(?:to|on|at) (?:the )?left and (?:(?:to|on) )?(?:the )?right(?: sides?)? of", "<between"),
@@ -117,8 +119,8 @@ _RELATIONS = (
 
 _ADJECTIVES = words(
     """
-    resplendent first second third fourth last former latter brilliant elegant distant vibrant radiant fragrant
-    vacant big small large little tiny huge giant
+    first second third fourth last former latter brilliant elegant distant vibrant radiant fragrant
+    resplendent vacant big small large little tiny huge giant
     tall short long wide narrow thin thick fat slim old young
     new ancient modern vintage antique rustic wild calm quiet soft hard warm cold hot cool wet dry
     clean dirty bright dark light pale deep vivid rich dull plain simple elegant fancy cute
@@ -191,8 +193,8 @@ ENGLISH = Grammar(
         then but if because although though yet both either neither nor plus versus vs except about
         after before until since please show draw make create give generate paint want see
         featuring depicting showing against
-        past asleep awake aglow ablaze afloat adrift aloft ajar alight afire aflame alive alone agape
-        askew
+        past asleep awake aglow ablaze afloat adrift aloft ajar alight afire aflame alive alone
+        agape askew
         """
     ),
     conjunctions=words("and or & ,"),

@@ -125,7 +125,8 @@ GERMAN = Grammar(
         mit ohne von vom zum zur zu für aus nach bei durch gegen seit als wie wenn während ist sind
         war waren wird werden hat haben nicht sehr auch nur trägt tragen sitzt sitzen steht stehen
         liegt liegen hängt hängen schläft schlafen läuft laufen fliegt fliegen fährt spielt spielen
-        lehnt lehnen parkt parken sitzend stehend liegend schwebt schweben in im am an einige mehrere viele
+        lehnt lehnen parkt parken sitzend stehend liegend schwebt schweben in im am an einige
+        mehrere viele
         """
     ),
     conjunctions=words("und oder & ,"),

@@ -47,8 +47,8 @@ _ABBREVIATIONS = {
 }  # fmt: skip
 _TITLES = words(
     "mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor"
-    " mister professor captain general emperor empress the a an stadt herr frau doktor konig konigin"
-    " prinz prinzessin senor senora don dona rey reina graf"
+    " mister professor captain general emperor empress the a an stadt herr frau doktor konig"
+    " konigin prinz prinzessin senor senora don dona rey reina graf"
 )
 _GENERIC = words(
     """

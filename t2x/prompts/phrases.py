@@ -334,7 +334,7 @@ class _Chunker:
         if nouns:
             return self._before_verb(nouns, words)
         described = any(colour_of(w, g) for w in words) or self.kind == "bare"
-        if self.kind != "bare" and words and words[-1] in MATERIALS:  # "a green glass"
+        if self.kind != "bare" and words and words[-1] == "glass":  # "a green glass"
             return len(words) - 1
         return None if described or not words else len(words) - 1
 

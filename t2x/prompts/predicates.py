@@ -67,9 +67,10 @@ def with_predicates(found: list[Phrase], tokens: list[str], grammar: Grammar) ->
             continue
         out[owner] = _coloured(out[owner], phrase)
         apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
-        of = tokens[phrase.start - 1] in grammar.of if phrase.start else False
+        made = phrase.start > 0 and tokens[phrase.start - 1] in grammar.of
+        made = made and phrase.words[-1] in MATERIALS
         for i in range(owner):
-            if of:  # "a kitten in a basket of white cotton"
+            if made:  # "a kitten in a basket of white cotton"
                 continue
             joined = apart or every or "," not in tokens[out[i].end : phrase.start]
             free = not any(word[0] != "~" for word, _ in out[i].colours)

@@ -17,7 +17,8 @@ _QUOTED = re.compile(
 )
 _FIXED = re.compile(
     r"golden (?:retriever|hour|gate|age|ratio|eagle|light|glow|sunlight|sun|rays?|sunset|sunrise)"
-    r"|silver (?:lining|screen)|(?:red|giant) panda|white house|black hole|white noise|green ?house"
+    r"|silver (?:lining|screen)|(?:red|giant) panda|(?<=the )white house|black hole"
+    r"|white noise|green ?house"
     r"|(?:red|white) wine|orange (?:juice|tree|peel|blossom)|green tea|blue ?print|black ?board"
     r"|white ?board|blue ?berr\w+|black ?berr\w+|polar bear|black and white|black-and-white"
     r"|olive (?:oil|tree|branch)|rose (?:garden|bush|petals?)|cherry (?:blossoms?|tree)"
@@ -31,8 +32,8 @@ _COLOUR_OF = re.compile(
 # "Pale as milk", "as dark as a starless night", "scales like emeralds".
 _AS = re.compile(
     r"(?:(?:as )?(?P<told>pale|pure|white|fair|dark|black|red|bright|blue|green|yellow|rosy|pink"
-    r"|gr[ae]y|brown|golden|orange|purple) as|like(?= (?:polished |fresh |liquid )?(?:emerald|rub[yi]"
-    r"|sapphire|amethyst|snow|coal|milk|ink|gold|silver|ebony|obsidian))) "
+    r"|gr[ae]y|brown|golden|orange|purple) as|like(?= (?:polished |fresh |liquid )?(?:emerald"
+    r"|rub[yi]|sapphire|amethyst|snow|coal|milk|ink|gold|silver|ebony|obsidian))) "
     r"(?:an? |the )?(?P<how>[a-z]+ )?(?P<thing>[a-z]+)(?![\w-])"
 )
 # "The exact green of new leaves".
@@ -89,7 +90,7 @@ def _by_things(lower: str) -> str:
 
 def _as_thing(found: re.Match[str]) -> str:
     told = found.group("told") or ""
-    return told if told in COLOUR_FAMILIES else _of_thing(found, found.group())
+    return f"{told}-coloured" if told in COLOUR_FAMILIES else _of_thing(found, found.group())
 
 
 def _if_colour(found: re.Match[str], short: str) -> str:

@@ -203,8 +203,8 @@ _COLOUR_THINGS = {
     " flour frost alabaster eggshell foam moonlight",
     "black": "ink coal night soot tar pitch raven ebony midnight oil jet onyx obsidian crow panther"
     " liquorice licorice charcoal",
-    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry midnight bluebell"
-    " cobalt jay",
+    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry midnight"
+    " bluebell cobalt jay",
     "green": "grass moss leaf lime pea bottle emerald jade fern olive mint apple forest pine clover"
     " seaweed basil avocado cucumber pickle cactus lettuce spinach frog",
     "yellow": "lemon sun buttercup banana corn straw canary butter mustard sunflower daffodil yolk"
