@@ -11,7 +11,7 @@ from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.negations import affirmed
 from t2x.prompts.phrases import Phrase, read
-from t2x.prompts.synonyms import SETTINGS, share_group
+from t2x.prompts.synonyms import CLOTHES, SETTINGS, share_group
 from t2x.prompts.words import SOFT_COLOURS, TELLING_COLOURS, words
 
 __all__ = ["lost_colours"]
@@ -81,6 +81,10 @@ def _kept(
             and not any(p.head and matches(q, p, grammar) for q in others)
             for p in told
         )
+    if phrase.head in CLOTHES and any(  # "a girl cloaked in scarlet"
+        _has(p, word, families) and share_group("person", p.head) for p in told
+    ):
+        return True
     # The thing has a name that no table knows: the colour must not be that of another thing.
     return any(
         _has(p, word, families) and not any(p.head and matches(q, p, grammar) for q in others)

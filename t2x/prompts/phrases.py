@@ -192,6 +192,8 @@ class _Chunker:
         """Whether the open run is not closed by a comma or "and"."""
         listed = self._only_modifiers() and self._continues(at)
         named = self.tokens[self.run[-1]] in MATERIALS  # "in ebony silk, chalk marks"
+        told = self.kind == "bare" and self.run[0] > 0
+        named = named or (told and self.tokens[self.run[-1]].endswith("-coloured"))
         return listed and (token != "," or not (named or self._is_predicate()))
 
     def _is_predicate(self) -> bool:

@@ -32,7 +32,7 @@ _COLOUR_OF = re.compile(
 # "Pale as milk", "as dark as a starless night", "scales like emeralds".
 _AS = re.compile(
     r"(?:(?:as )?(?P<told>pale|pure|white|fair|dark|black|red|bright|blue|green|yellow|rosy|pink"
-    r"|gr[ae]y|brown|golden|orange|purple) as|like(?= (?:polished |fresh |liquid )?(?:emerald"
+    r"|gr[ae]y|brown|golden|orange|purple) as|like(?= (?:[a-z]+ )?(?:emerald"
     r"|rub[yi]|sapphire|amethyst|snow|coal|milk|ink|gold|silver|ebony|obsidian))) "
     r"(?:an? |the )?(?P<how>[a-z]+ )?(?P<thing>[a-z]+)(?![\w-])"
 )
@@ -84,7 +84,7 @@ def _by_things(lower: str) -> str:
     """Colours told by a thing in one word: "milk-coloured" for "pale as milk"."""
     lower = _COLOUR_OF.sub(_by_thing, lower)
     lower = _AS.sub(_as_thing, lower)
-    lower = _THE_GREEN.sub(lambda m: _if_colour(m, m.group("colour")), lower)
+    lower = _THE_GREEN.sub(lambda m: _if_colour(m, f"{m.group('colour')}-coloured"), lower)
     return _PAINTED.sub(lambda m: _if_colour(m, f"{m.group(1)} "), lower)
 
 
