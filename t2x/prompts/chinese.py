@@ -32,6 +32,11 @@ _COLOURS = {
 _COLOUR = re.compile(
     rf"([{''.join(_COLOURS)}])(红)?(?:色)?(?:的)?(?:[^，。、；,.和与的在]{{0,4}}的)?([^，。、；,.和与的在是有停放坐站飞]{{1,4}})"
 )
+_SLOWLY = (
+    "懒洋洋|慢悠悠|静悄悄|慢吞吞|孤零零|静静|缓缓|悄悄|慢慢|安静|轻轻|高高|稳稳|乖乖|悠闲|慵懒"
+    "|安详|孤独"
+)
+_DOING = "睡|坐|站|躺|跑|飞|正|一起|并排|依偎|蜷|趴|游|走|玩|追|嬉|奔|停|漂|散"
 _PLACES = {
     "左": "left", "右": "right", "上": "on", "下": "below", "里": "in", "内": "in", "中": "in",
     "后": "behind", "前": "front", "旁": "near", "外": "out",
@@ -39,17 +44,18 @@ _PLACES = {
 _INVERSE = {"left": "right", "right": "left", "behind": "front", "front": "behind", "on": "below",
             "below": "on"}  # fmt: skip
 _PLACE = re.compile(
-    rf"([^，。、；,.]+?)(?:站|坐|躺|放|停|睡|趴|摆|挂|位)?(?:在|于)([^，。、；,.]+?)的?([{''.join(_PLACES)}])(?:边|面|方"
-    rf"|侧|头)?(?=[，。、；,.]|$)"
+    rf"([^，。、；,.]+?)(?:站|坐|躺|放|停|睡|趴|摆|挂|位)?(?:在|于|从)([^，。、；,.]+?)[的之底]?([{''.join(_PLACES)}])(?:边|面|方"
+    rf"|侧|头)?(?=[，。、；,.]|$|(?![的之{''.join(_PLACES)}])[^，。、；,.]{{1,6}}(?:[，。、；,.]|$))"
 )
 _EXISTS = re.compile(
-    rf"([^，。、；,.]+?)的?([{''.join(_PLACES)}])(?:边|面|方|侧|头)?(?:有|是|放着|站着|坐着|停着|躺着)([^，。、；,.]+)"
+    rf"([^，。、；,.]+?)[的之底]?([{''.join(_PLACES)}])(?:边|面|方|侧|头)?"
+    rf"(?:有|是|[^，。、；,.的]{{1,3}}着)([^，。、；,.]+)"
 )
 
 
 def _noun(text: str) -> str:
     """The last characters of what may be a long description: 毛茸茸的猫 gives 猫."""
-    text = re.sub(r"(?:睡|坐|站|躺|跑|飞|正|一起|并排).*$", "", text) or text
+    text = re.sub(rf"(?:{_DOING}).*$", "", text) or text
     return text.rsplit("的", 1)[-1][-2:]
 
 
@@ -109,7 +115,8 @@ def lost_colours(original: str, rewrite: str) -> list[str]:
 
 def _relations(text: str) -> Iterator[tuple[str, str, str]]:
     for match in _PLACE.finditer(text):
-        yield _PLACES[match.group(3)], _noun(match.group(1)), _noun(match.group(2))
+        thing = re.sub(rf"(?:{_SLOWLY})?地.*$", "", match.group(1)) or match.group(1)
+        yield _PLACES[match.group(3)], _noun(thing), _noun(match.group(2))
     for match in _EXISTS.finditer(text):
         yield _PLACES[match.group(2)], _noun(match.group(3)), _noun(match.group(1))
 

@@ -11,9 +11,12 @@ from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.negations import affirmed
 from t2x.prompts.phrases import Phrase, read
-from t2x.prompts.words import SOFT_COLOURS, TELLING_COLOURS
+from t2x.prompts.synonyms import CLOTHES, SETTINGS, share_group
+from t2x.prompts.words import SOFT_COLOURS, TELLING_COLOURS, words
 
 __all__ = ["lost_colours"]
+
+_HAIR_COLOURS = words("blonde blond brunette brunet redhead ginger auburn raven flaxen towheaded")
 
 
 def lost_colours(original: str, rewrite: str) -> list[str]:
@@ -59,6 +62,11 @@ def _kept(
     told: Sequence[Phrase],
     grammar: Grammar,
 ) -> bool:
+    if phrase.head == "hair":
+        if "red" in families:  # ginger and copper hair is called red
+            families = families | {"orange"}
+        if any(_is_haired(p, families) for p in told):
+            return True
     same = [p for p in told if p.head and matches(phrase, p, grammar)]
     coloured = [p for p in same if _has(p, word, families)]
     if coloured:
@@ -69,13 +77,25 @@ def _kept(
             _has(p, word, families)
             and p.sentence == same[0].sentence
             and p.start > same[0].start
+            and p.head not in SETTINGS
             and not any(p.head and matches(q, p, grammar) for q in others)
             for p in told
         )
+    if phrase.head in CLOTHES and any(  # "a girl cloaked in scarlet"
+        _has(p, word, families) and share_group("person", p.head) for p in told
+    ):
+        return True
     # The thing has a name that no table knows: the colour must not be that of another thing.
     return any(
         _has(p, word, families) and not any(p.head and matches(q, p, grammar) for q in others)
         for p in told
+    )
+
+
+def _is_haired(phrase: Phrase, families: frozenset[str]) -> bool:
+    """Whether a person is called by the colour of the hair: "a blonde girl", "the redhead"."""
+    return any(families & own and word in _HAIR_COLOURS for word, own in phrase.colours) and (
+        share_group("person", phrase.head)
     )
 
 

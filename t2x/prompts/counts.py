@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from t2x.prompts import chinese
-from t2x.prompts.forms import alike
+from t2x.prompts.forms import alike, noun_of
 from t2x.prompts.grammar import Grammar
 from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
@@ -22,7 +22,15 @@ _RELATED = words(
     """
 )
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "extra": 99, "more": 99}
-_SECONDS = words("other another second twin companion partner mate")
+# "Ein Katzenpaar"
+_GERMAN_GROUPS = {2: ("paar", "pärchen", "duo"), 3: ("trio",), 4: ("quartett",), 12: ("dutzend",)}
+_SECONDS = words(
+    """
+    other another second twin companion partner mate playmate double counterpart sister otro otra
+    zweite zweiter zweites zweiten
+    """
+)
+_GROUPS = {"duo": 2, "pair": 2, "couple": 2, "trio": 3, "quartet": 4, "quintet": 5, "sextet": 6}
 
 
 def lost_counts(original: str, rewrite: str) -> list[str]:
@@ -119,16 +127,26 @@ def _kept(
         for p in same
         if p.number in (None, (1, 1)) and not p.plural and p.kind in ("bare", "indefinite")
     ]
-    if len(singles) == wanted[0] > 1:
+    further = bool(singles) and bool(_SECONDS & set(told.tokens))  # "and their white companion"
+    if wanted[0] > 1 and wanted[0] in (len(singles), len(singles) + further):
+        return True
+    if _grouped(phrase, same, told, grammar):
         return True
     if same and not numbers and _sum_after_colon(told) == wanted[0]:
         return True
     if any(_is_apposed(p, same, told) for p in told.phrases if p.number == wanted):
         return True
+    if grammar.name == "de" and any(
+        token.endswith(_GERMAN_GROUPS.get(int(wanted[0]), ("\n",)))
+        and token.startswith(phrase.head[:4])
+        for token in told.tokens
+    ):
+        return True
     if (
         wanted == (2, 2)
         and total <= 1
         and _SECONDS & set(told.tokens)
+        and "third" not in told.tokens
         and (same and not any(p.plural for p in same))
     ):
         return True
@@ -140,6 +158,24 @@ def _kept(
     if wanted[1] > wanted[0] and any(p.plural and p.number is None for p in same):
         return wanted[0] <= 3 or any(n[0] >= wanted[0] for n in numbers)
     return _floating(phrase, same, told, source, grammar)
+
+
+def _grouped(phrase: Phrase, same: Sequence[Phrase], told: Text, grammar: Grammar) -> bool:
+    """ "A canine duo", "two rows of five soldiers", "a black and a white cat"."""
+    wanted, tokens = (phrase.number or (0, 0))[0], told.tokens
+    for i, token in enumerate(tokens[1:], 1):
+        if _GROUPS.get(token) == wanted and alike(noun_of(tokens[i - 1]), phrase.head):
+            return True
+    for p in same:
+        before = [*tokens[max(p.start - 4, 0) : p.start]]
+        if p.number and before[-1:] == ["of"]:
+            rows = (q.number for q in told.phrases if q.end == p.start - 1 and q.number)
+            if any(n[0] * p.number[0] == wanted for n in rows):
+                return True
+        two = wanted == 2 and p.kind == "indefinite" and not p.plural and len(before) > 2
+        if two and before[-1] in grammar.conjunctions and before[-3] in grammar.ones:
+            return not any(q.head and q.end == p.start - 1 for q in told.phrases)
+    return False
 
 
 def _sum_after_colon(told: Text) -> float:
@@ -203,6 +239,7 @@ def _counts_what_was_told(phrase: Phrase, tokens: Sequence[str]) -> bool:
         "de",
         "von",
     )
+    counted = counted or (before == "of" and not after[0].isalnum())  # "a gang of five in a"
     in_all = after[0] in ("<in", "<over") and after[1] in ("total", "all", "number")
     alone = (
         not before.isalnum()
@@ -236,7 +273,11 @@ def _floating(
 
 def _two_persons(phrase: Phrase, told: Text) -> bool:
     """Whether "a man and his wife" are the two persons that the prompt calls otherwise."""
-    persons = [p for p in told.phrases if share_group("person", p.head) or p.head in _RELATED]
+    persons = [
+        p
+        for p in told.phrases
+        if any(share_group("person", noun_of(w)) or w in _RELATED for w in (p.head, *p.words[-2:]))
+    ]
     single = [p for p in persons if not p.plural]
     are_persons = share_group("person", phrase.head) or not is_known(phrase.head)
     return len(single) == len(persons) == 2 and are_persons

@@ -6,7 +6,30 @@ import re
 
 from t2x.prompts.words import words
 
-__all__ = ["CHINESE_NAMES", "FAMOUS", "FAMOUS_PHRASES", "TOWNS"]
+__all__ = ["CHINESE_NAMES", "FAMOUS", "FAMOUS_PHRASES", "OTHER_NAMES", "TOWNS"]
+
+# Names in other languages and short ones, without accents, by the one that is compared.
+OTHER_NAMES = {
+    "munchen": "munich", "koln": "cologne", "wien": "vienna", "roma": "rome", "rom": "rome",
+    "milano": "milan", "mailand": "milan", "firenze": "florence", "florenz": "florence",
+    "venezia": "venice", "venedig": "venice", "venecia": "venice", "napoli": "naples",
+    "torino": "turin", "lisboa": "lisbon", "lissabon": "lisbon", "praha": "prague",
+    "prag": "prague", "praga": "prague", "moskva": "moscow", "moskau": "moscow", "moscu": "moscow",
+    "sevilla": "seville", "geneve": "geneva", "genf": "geneva", "bruxelles": "brussels",
+    "brussel": "brussels", "warszawa": "warsaw", "warschau": "warsaw", "kobenhavn": "copenhagen",
+    "kopenhagen": "copenhagen", "athen": "athens", "atenas": "athens", "peking": "beijing",
+    "bombay": "mumbai", "kairo": "cairo", "tokio": "tokyo", "londres": "london",
+    "nueva": "new", "nurnberg": "nuremberg", "zuerich": "zurich", "deutschland": "germany",
+    "espana": "spain", "spanien": "spain", "italia": "italy", "italien": "italy",
+    "frankreich": "france", "francia": "france", "japon": "japan", "nippon": "japan",
+    "donau": "danube", "rhein": "rhine", "alpen": "alps", "fujisan": "fuji", "fujiyama": "fuji",
+    "vw": "volkswagen", "chevy": "chevrolet", "lambo": "lamborghini", "merc": "mercedes",
+    "philly": "philadelphia", "coke": "cocacola", "tour": "tower", "torre": "tower",
+    "turm": "tower", "pont": "bridge", "ponte": "bridge", "puente": "bridge", "brucke": "bridge",
+    "piazza": "square", "platz": "square", "plaza": "square", "monte": "mount", "mont": "mount",
+    "lago": "lake", "lac": "lake", "catedral": "cathedral", "palacio": "palace",
+    "chateau": "castle", "schloss": "castle", "castillo": "castle",
+}  # fmt: skip
 
 FAMOUS = words(
     """

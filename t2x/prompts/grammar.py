@@ -55,10 +55,15 @@ _IN_THE = r"(?:in|at|on|to|towards?|along) (?:the )?(?:far |very |upper |lower |
 _RELATIONS = (
     ("topped (?:with|by)|crowned (?:with|by)|covered (?:with|by|in)|strewn with", "<on"),
     ("(?:holds|supports|bears|holding|supporting|bearing)(?= (?:an?|the|one|two|\\d))", "hold"),
-    ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing", "<in"),
+    ("containing|contains|filled with|full of|housing|houses|enclosing|encloses|encasing"
+     "|home to", "<in"),
     ("surrounded (?:by|with)|encircled by|ringed by|enclosed by", "<around"),
     ("flanked (?:by|on (?:both|either) sides? by)|bordered by|sandwiched by", "between"),
-    ("(?:on|at) (?:either|both) sides? of|flanking"
+    ("(?:on|to|at) (?:either|both|each) sides?(?! of)", "@sides"),
+    ("(?:veil|screen|hide|obscure|mask|conceal|shroud|eclipse)s?(?= (?:an?|the) )"
+     "(?<!its hide)(?<!the hide)", "front soft"),
+    ("cent(?:re|er)ed (?:on|in)", "in"),
+    ("(?:on|at) (?:either|both) sides? of|flanking|flanks?(?= (?:an?|the) )"
      "|(?:to|on|at) (?:the )?left and (?:(?:to|on) )?(?:the )?right(?: sides?)? of", "<between"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?left{_SIDE} of|left of", "left"),
     (rf"{_WAY}(?:to|on|at|towards?) (?:the )?(?:far |immediate )?right{_SIDE} of"
@@ -115,7 +120,7 @@ _RELATIONS = (
 _ADJECTIVES = words(
     """
     first second third fourth last former latter brilliant elegant distant vibrant radiant fragrant
-    vacant big small large little tiny huge giant
+    resplendent vacant big small large little tiny huge giant
     tall short long wide narrow thin thick fat slim old young
     new ancient modern vintage antique rustic wild calm quiet soft hard warm cold hot cool wet dry
     clean dirty bright dark light pale deep vivid rich dull plain simple elegant fancy cute
@@ -129,7 +134,7 @@ _ADJECTIVES = words(
     flying standing sitting sleeping running traditional medieval victorian futuristic urban rural
     close far apart northern southern late early main central left right upper lower distant nearby
     matching
-    identical different various separate similar other several few many more most real fake
+    same identical different various separate similar other several few many more most real fake
     brightly softly fully freshly neatly beautifully newly gently red-hot slender graceful
     mighty steaming sparkling towering winding misty foggy sunny rainy snowy stormy windy cloudy
     fluffy shiny glossy dusty rusty muddy mossy leafy grassy rocky sandy icy chilly shaggy scruffy
@@ -150,7 +155,7 @@ _NOUNS_LIKE_ADJECTIVES = words(
     vegetable bus cactus circus octopus hippopotamus walrus campus fish dish radish bed seed shed
     weed reed sled building painting ring king wing ceiling string wedding spring swing duckling
     clothing evening morning being drawing earring railing sibling pudding dumpling lightning
-    lighting dressing sapling gosling ping darling herring viking
+    lighting casing dressing sapling gosling ping darling herring viking
     """
 )
 _ADJECTIVE_ENDING = re.compile(
@@ -188,6 +193,8 @@ ENGLISH = Grammar(
         then but if because although though yet both either neither nor plus versus vs except about
         after before until since please show draw make create give generate paint want see
         featuring depicting showing against
+        past asleep awake aglow ablaze afloat adrift aloft ajar alight afire aflame alive alone
+        agape askew
         """
     ),
     conjunctions=words("and or & ,"),
@@ -208,7 +215,7 @@ ENGLISH = Grammar(
         home crowd crowds clings nestles gleam gleams glitter glitters flicker flickers shimmer
         shimmers sparkle
         sparkles glisten glistens flutter flutters sway sways swirl swirls drip drips gallops roars
-        barks climbs climb wades bows kicks bites leaps
+        barks climbs climb wades bows kicks bites leaps glows
         """
     ),
     numbers=NUMBER_WORDS,

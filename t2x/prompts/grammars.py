@@ -57,6 +57,12 @@ _SPANISH_COLOURS = {
     "beige": "beige crema",
 }
 _GERMAN_RELATIONS = (
+    *(
+        (rf"{word} (?:dem|der|denen)(?= eine?[nrms]? )", f"{name} it")
+        for word, name in (("hinter", "behind"), ("vor", "front"), ("unter", "below"),
+                           ("über", "above"), ("neben", "near"), ("auf", "on"), ("in", "in"))
+    ),
+    ("an (?:seiner|ihrer|deren|dessen) seite", "near it"),
     ("links neben|links von|zur linken (?:seite )?(?:von|des|der)"
      "|auf der linken seite (?:von|des|der|eines|einer)", "left"),
     ("rechts neben|rechts von|zur rechten (?:seite )?(?:von|des|der)"
@@ -119,17 +125,25 @@ GERMAN = Grammar(
         mit ohne von vom zum zur zu für aus nach bei durch gegen seit als wie wenn während ist sind
         war waren wird werden hat haben nicht sehr auch nur trägt tragen sitzt sitzen steht stehen
         liegt liegen hängt hängen schläft schlafen läuft laufen fliegt fliegen fährt spielt spielen
-        parkt parken sitzend stehend liegend schwebt schweben in im am an einige mehrere viele
+        lehnt lehnen parkt parken sitzend stehend liegend schwebt schweben in im am an einige
+        mehrere viele
         """
     ),
     conjunctions=words("und oder & ,"),
     pronouns=words("es ihm ihnen sie er denen"),
     possessives=words("sein seine seinen seinem seiner ihr ihre ihren ihrem ihrer dessen deren"),
-    verbs=words("gemalt gefärbt geparkt stehen sitzen"),
+    verbs=words(
+        "gemalt gefärbt geparkt stehen sitzen lackiert gestrichen bemalt gehalten getaucht"
+    ),
     numbers=GERMAN_NUMBERS,
     ranges={"mehrere": (3, 12), "einige": (2, 12), "viele": (5, 10**9), "zahlreiche": (5, 10**9)},
     colours=_inflected(_GERMAN_COLOURS, "e er es en em farben farbene farbenes farbener"),
-    shades=words("hell dunkel tief leuchtend blass kräftig helles dunkles"),
+    shades=words(
+        """
+        hell dunkel tief leuchtend blass kräftig helles dunkles leuchtendem leuchtendes leuchtenden
+        kräftigem tiefem hellem dunklem sattem sattes glänzendem zartem
+        """
+    ),
     of=words("von"),
     relations=tuple((_any(pattern), name) for pattern, name in _GERMAN_RELATIONS),
     head="capital",

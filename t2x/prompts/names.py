@@ -11,7 +11,13 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from t2x.prompts.famous import CHINESE_NAMES, FAMOUS, FAMOUS_PHRASES, TOWNS
+from t2x.prompts.famous import (
+    CHINESE_NAMES,
+    FAMOUS,
+    FAMOUS_PHRASES,
+    OTHER_NAMES,
+    TOWNS,
+)
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import ENGLISH, is_english_adjective
 from t2x.prompts.languages import grammar_name
@@ -41,7 +47,8 @@ _ABBREVIATIONS = {
 }  # fmt: skip
 _TITLES = words(
     "mr mrs ms miss dr sir lady lord king queen prince princess president pope saint doctor"
-    " mister professor captain general emperor empress the a an"
+    " mister professor captain general emperor empress the a an stadt herr frau doktor konig"
+    " konigin prinz prinzessin senor senora don dona rey reina graf"
 )
 _GENERIC = words(
     """
@@ -190,7 +197,8 @@ def _has(rewrite: str, name: str, original: str) -> bool:
         for p in _spelt(re.findall(r"[^\W_]+", _folded(name)))
         if p not in STOP_WORDS or (numeral and p == "i")
     ]
-    parts = [p for p in parts if p not in _TITLES] or parts
+    while len(parts) > 1 and parts[0] in _TITLES:
+        parts = parts[1:]
     if _is_compared(rewrite, parts) and not _is_compared(original, parts):
         return False
     if _renamed(rewrite, name) and not _renamed(original, name):
@@ -204,7 +212,23 @@ def _has(rewrite: str, name: str, original: str) -> bool:
     placed = parts[-1] in _GENERIC or parts[0] in _WHOLE or " of " in name.lower()
     if exact or placed or _NUMERAL.fullmatch(parts[-1].upper()):
         return bool(own) and all(_known(p, told) for p in own)
+    if _names_a_place(rewrite, parts[-1]) or not _is_capital(rewrite, parts[-1]):
+        return False
     return _known(parts[-1], told) and not _other_first_name(rewrite, parts)
+
+
+def _names_a_place(rewrite: str, last: str) -> bool:
+    """Whether a person's last name is only told of a place: "a Washington street"."""
+    found = re.findall(rf"(?<!\w){re.escape(last)} (\w+)", _folded(rewrite))
+    times = len(re.findall(rf"(?<!\w){re.escape(last)}(?!\w)", _folded(rewrite)))
+    return times > 0 and sum(word in _GENERIC - STOP_WORDS for word in found) == times
+
+
+def _is_capital(rewrite: str, last: str) -> bool:
+    """Whether a last name that is a word as well stands with a capital, where any word does."""
+    if not re.search(r"(?<=\w )[A-Z]", rewrite) or not _is_plain(last):
+        return True
+    return any(w[0].isupper() and _folded(w) == last for w in re.findall(r"[^\W_]+", rewrite))
 
 
 _DROPPABLE = words(
@@ -283,7 +307,8 @@ def _is_other(found: re.Match[str] | None) -> bool:
 
 
 def _spelt(found: Sequence[str]) -> list[str]:
-    return [_ABBREVIATIONS.get(word, word) for word in found]
+    full = (_ABBREVIATIONS.get(word, word) for word in found)
+    return [OTHER_NAMES.get(word, word) for word in full]
 
 
 def _known(part: str, told: Sequence[str]) -> bool:

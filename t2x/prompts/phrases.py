@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from t2x.prompts.forms import is_plural, noun_of
 from t2x.prompts.grammar import Grammar, is_english_adjective
+from t2x.prompts.predicates import Phrase, with_predicates
 from t2x.prompts.spelling import is_word
-from t2x.prompts.synonyms import MATERIALS, PARTS, is_known, share_group
+from t2x.prompts.synonyms import MATERIALS, PARTS, is_known
 from t2x.prompts.tokens import colour_of, tokens_of, without_quotes
 from t2x.prompts.words import SOFT_COLOURS, words
 
@@ -38,47 +39,22 @@ _SHADE_NOUNS = words(
 _WORN = words(
     """
     robe clad hair fur skin feather coat paint wall cap hat dress gown suit cloak stripe
-    plumage jacket shirt uniform roof petal wing scale shell top bearded beard
+    plumage jacket shirt uniform roof petal wing scale shell top bearded beard eyed eye
     """
 )
-_COLOUR_NOUNS = words("shade hue tone tint colour color")
-_BUILDINGS = words(
-    """
-    house building cottage barn church hut cabin castle room home villa tower temple shop
-    """
-)
+_HAIRS = words("curls locks waves")  # verbs as well
 _POSTURES = words(
     """
     lies stands sits hangs rises rests floats hovers lie stand sit hang rest float rise is
     looms sprawls crouches perches towers grows stretches flies
     """
 )
-_LINKS = words("of <in all painted dyed glazed lacquered")
-_NATURAL_PARTS = words(
-    "petal fur feather plumage skin scale glaze peel rind paint bodywork paintwork exterior surface"
-)
-_OWNING = words("with of in its whose his her their has have mit von de con")
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A noun phrase: its words in lower case, its ``head`` in the singular ("" if it only tells a
-    colour), the range of its number, its colour families, and where it stands among the tokens.
-
-    ``kind``: definite, indefinite, bare, pronoun, or other ("another cat"). ``owned`` says that it
-    begins with "its" or "whose".
+_LINKS = words(
     """
-
-    words: tuple[str, ...]
-    head: str
-    start: int
-    end: int
-    sentence: int
-    number: tuple[float, float] | None = None
-    plural: bool = False
-    colours: tuple[tuple[str, frozenset[str]], ...] = ()
-    kind: str = "bare"
-    owned: bool = False
+    of <in all painted dyed glazed lacquered stained enamelled enameled sprayed tinted washed
+    liveried is are was were
+    """
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +74,7 @@ def read(text: str, grammar: Grammar) -> Text:
     """
     tokens, cased = tokens_of(without_quotes(text[:_MOST]), grammar)
     found = _Chunker(tokens, cased, grammar).chunk()
-    return Text(tuple(tokens), _with_predicates(found, tokens, grammar), grammar)
+    return Text(tuple(tokens), with_predicates(found, tokens, grammar), grammar)
 
 
 class _Chunker:
@@ -129,7 +105,7 @@ class _Chunker:
         if token in g.conjunctions and self.run and self._goes_on(at, token):
             return
         value = self._value(token)
-        if token in ("one", "ones") and self.run and self.kind != "bare":
+        if token in ("one", "ones") and self.run and (self.kind != "bare" or self.number):
             self._stand_in(at)
             return
         if token in g.pronouns and not (token == "one" and self._noun_follows(at)):
@@ -158,7 +134,8 @@ class _Chunker:
         counted = [p for p in named if p.plural and p.number and p.sentence == self.sentence]
         last = next(iter(counted or named), None)
         words, kind, begun = [self.tokens[i] for i in self.run], self.kind, self.begun or at
-        number = (1.0, 1.0) if self.tokens[at] == "one" else None
+        several = self.tokens[at] == "ones"
+        number = self.number if several else (1.0, 1.0)
         self._reset()
         if last is not None:
             colours = tuple((w, f) for w in words if (f := colour_of(w, self.g)))
@@ -170,6 +147,7 @@ class _Chunker:
                     at + 1,
                     self.sentence,
                     number,
+                    plural=several,
                     colours=colours,
                     kind=kind,
                 )
@@ -213,7 +191,10 @@ class _Chunker:
     def _goes_on(self, at: int, token: str) -> bool:
         """Whether the open run is not closed by a comma or "and"."""
         listed = self._only_modifiers() and self._continues(at)
-        return listed and (token != "," or not self._is_predicate())
+        named = self.tokens[self.run[-1]] in MATERIALS  # "in ebony silk, chalk marks"
+        told = self.kind == "bare" and self.run[0] > 0
+        named = named or (told and self.tokens[self.run[-1]].endswith("-coloured"))
+        return listed and (token != "," or not (named or self._is_predicate()))
 
     def _is_predicate(self) -> bool:
         """Whether the open run tells of what stands before it: "a flame of violet", "her eyes a
@@ -234,9 +215,29 @@ class _Chunker:
 
     def _named_after(self, words: list[str]) -> bool:
         """Whether the last word is a thing that a colour is named after: "a raven", "a rose"."""
+        if self._is_colourful_thing(words) or (words == ["orange"] and self.kind == "indefinite"):
+            return True
         one = self.begun is not None and self.tokens[self.begun] == "one"
         told = (self.kind != "bare" or self.number is not None) and not one
-        return words[-1] in SOFT_COLOURS and told
+        return words[-1] in SOFT_COLOURS and told and not (words[1:] and self._is_apposed())
+
+    def _is_colourful_thing(self, words: list[str]) -> bool:
+        """Whether a bare run names a thing of another colour: "pink flamingo", "white rose"."""
+        if self.kind != "bare" or not words or words[-1] not in SOFT_COLOURS:
+            return False
+        if len(words) == 1:  # "Flamingo wading", "salmon on ice" at the start
+            after = next(iter(self.tokens[self.run[0] + 1 :]), "")
+            first = self.run[0] == 0 or self.tokens[self.run[0] - 1] in _STOPS
+            return first and is_known(words[0]) and (after[:1] == "<" or after.endswith("ing"))
+        linked = self.run[0] > 0 and self.tokens[self.run[0] - 1] in _LINKS
+        hard = bool(colour_of(words[-2], self.g)) and words[-2] not in SOFT_COLOURS
+        return hard and is_known(words[-1]) and not linked
+
+    def _is_apposed(self) -> bool:
+        """Whether the open run tells of the phrase right before it: "her eyes a startling jade"."""
+        before = self.tokens[self.begun - 1] if self.begun else ""
+        apposed = bool(self.found) and self.found[-1].end == self.begun
+        return apposed or before in ("is", "are", "was", "were")
 
     def _ends(self, at: int, token: str) -> bool:
         """Whether ``token`` can't be in the phrase that is open."""
@@ -249,9 +250,10 @@ class _Chunker:
             return token in _POSTURES and self.kind == "bare" and self.number is None
         named = not self._only_modifiers() or self._is_colour_told()
         if token in g.verbs:
-            return named
+            return named and not (token in _HAIRS and bool(colour_of(self.tokens[at - 1], g)))
         if g.name == "en" and re.search(r"(?:ing|ed)$", token) and is_english_adjective(token):
-            return named and "-" not in token
+            thing = [self.tokens[i] for i in self.run]
+            return (named or self._is_colourful_thing(thing)) and "-" not in token
         return False
 
     def _is_colour_told(self) -> bool:
@@ -303,7 +305,7 @@ class _Chunker:
         made = Phrase((second,), noun, at, at + 1, self.sentence, kind="part")
         if value is not None:
             return replace(made, number=value)
-        if first in self.g.colours:
+        if first in self.g.colours and (second.endswith("ed") or noun in _WORN | PARTS):
             return replace(made, colours=((first, self.g.colours[first]),))
         return None
 
@@ -327,10 +329,15 @@ class _Chunker:
         if self._tells_colour(words):
             return None
         if self.kind == "bare" and self.number is None:
-            nouns = [i for i in nouns if words[i] not in g.verbs]
+            nouns = [i for i in nouns if words[i] not in g.verbs - _HAIRS]
+        if nouns and nouns[-1] < len(words) - 1 and bool(colour_of(words[-1], g)):
+            known = [i for i in nouns if words[i] in PARTS or is_known(words[i])]
+            return (known or nouns[-1:])[0]  # "its coat pristine white"
         if nouns:
             return self._before_verb(nouns, words)
         described = any(colour_of(w, g) for w in words) or self.kind == "bare"
+        if self.kind != "bare" and words and words[-1] == "glass":  # "a green glass"
+            return len(words) - 1
         return None if described or not words else len(words) - 1
 
     def _tells_colour(self, words: list[str]) -> bool:
@@ -342,6 +349,8 @@ class _Chunker:
             words = words[:-1] if all(colour_of(w, self.g) for w in words[:-1]) else words
         before = self.tokens[self.run[0] - 1] if self.run[0] else ""
         linked = before in _LINKS
+        if words[-1].endswith("-coloured") and not all(map(self._modifies, words)):
+            return False  # "lilies milk-coloured"
         if (
             before in ("of", "painted")
             and len(words) > 1
@@ -394,65 +403,3 @@ def _rough(word: str) -> str:
             word = word.removesuffix(ending)
             break
     return word.replace("ä", "a").replace("ö", "o").replace("ü", "u")
-
-
-def _with_predicates(
-    found: list[Phrase], tokens: list[str], grammar: Grammar
-) -> tuple[Phrase, ...]:
-    """Give what only tells a colour to the thing that it is told of."""
-    out: list[Phrase] = []
-    for phrase in found:
-        if phrase.head or phrase.kind == "pronoun" or not phrase.colours:
-            out.append(phrase)
-            continue
-        near = tokens[max(phrase.start - 2, 0) : phrase.end]
-        one = not {"one", "other", "second", "first"}.isdisjoint(near)
-        named = (i for i in reversed(range(len(out))) if out[i].head and (out[i].plural or not one))
-        owner = next((i for i in named if out[i].head not in _COLOUR_NOUNS), None)
-        if owner is None or (out[owner].sentence != phrase.sentence and not one):
-            out.append(phrase)
-            continue
-        out[owner] = _coloured(out[owner], phrase)
-        apart = phrase.start > 0 and tokens[phrase.start - 1] == ","
-        for i in range(owner):
-            joined = apart or "," not in tokens[out[i].end : phrase.start]
-            free = not any(word[0] != "~" for word, _ in out[i].colours)
-            if joined and free and out[i].head and out[i].sentence == phrase.sentence:
-                out[i] = _hinted(out[i], phrase)
-            if out[owner].owned and out[i].head and out[i].sentence == phrase.sentence:
-                out[i] = _coloured(out[i], phrase)
-    return tuple(_share_parts(out, tokens, grammar))
-
-
-def _coloured(phrase: Phrase, told: Phrase) -> Phrase:
-    return replace(phrase, colours=(*phrase.colours, *told.colours))
-
-
-def _hinted(phrase: Phrase, told: Phrase) -> Phrase:
-    """A colour that may be this thing's: it keeps one, and asks for none."""
-    marked = tuple((f"~{word}", families) for word, families in told.colours)
-    return replace(phrase, colours=(*phrase.colours, *marked))
-
-
-def _share_parts(found: list[Phrase], tokens: list[str], grammar: Grammar) -> list[Phrase]:
-    """Give the colour of a part to its thing: "a sweater with red stripes"."""
-    out = list(found)
-    shared: set[int] = set()
-    for i, phrase in enumerate(found):
-        link = tokens[phrase.start - 1] if phrase.start else ""
-        made_of = link in grammar.of or (link == "<in" and phrase.head in MATERIALS)
-        if not phrase.colours or not (phrase.head in PARTS | {"wall", "facade"} or made_of):
-            continue
-        goes_on = link in grammar.conjunctions and i - 1 in shared
-        of_nature = link == "," and phrase.head in _NATURAL_PARTS and phrase.kind == "bare"
-        if not (phrase.owned or made_of or link in _OWNING or goes_on or of_nature):
-            continue
-        shared.add(i)
-        before = [j for j in range(i) if out[j].head and out[j].sentence == phrase.sentence]
-        for j in before if phrase.owned or goes_on or of_nature else before[-1:]:
-            if phrase.head == "wall" and out[j].head not in _BUILDINGS:
-                continue
-            if phrase.head == "petal" and not share_group("flower", out[j].head):
-                continue
-            out[j] = _hinted(out[j], phrase)
-    return out

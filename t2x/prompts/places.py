@@ -16,7 +16,7 @@ from t2x.prompts.grammar import Grammar
 from t2x.prompts.grammars import GRAMMARS
 from t2x.prompts.languages import grammar_name
 from t2x.prompts.phrases import Phrase, Text, read
-from t2x.prompts.relations import DEED, Relation, relations
+from t2x.prompts.relations import DEED, Relation, other_deed, relations
 from t2x.prompts.synonyms import CLOTHES, NO_PLACES, SETTINGS, is_known
 from t2x.prompts.words import words
 
@@ -148,7 +148,7 @@ def _linked_otherwise(
             gap = told.tokens[first.end : second.start]
             if any(p.head and first.end <= p.start < second.start for p in told.phrases):
                 continue
-            if set(gap) <= {"with"}:
+            if set(gap) <= {"with"} or (first is a and set(gap) <= {"of"}):  # "a picture of a"
                 continue
             if a is not b and gap and len(gap) < _LONGEST_LINK and not set(gap) & _CUTS:
                 return True
@@ -179,6 +179,8 @@ def _deed_kept(wanted: Relation, have: Sequence[Relation], told: Text, grammar: 
         return True
     if any(r.name == wanted.name and _fits_turned(wanted, r, grammar) for r in have):
         return False
+    if any(other_deed(wanted.name, r.name) and _fits(wanted, r, grammar) for r in have):
+        return False
     return not _merely_listed(wanted, told, grammar)
 
 
@@ -197,10 +199,15 @@ def _between_kept(wanted: Relation, have: Sequence[Relation], grammar: Grammar) 
     """ "A dog, on its left one cat, on its right another"; "cats on either side of a dog"."""
     if any(r.name == "between" and _fits(replace(wanted, every=False), r, grammar) for r in have):
         return True
+    if any(r.name == "sides" for r in have):  # "a child with a dog on either side"
+        return True
     sides = [
         r for r in have if r.name in ("left", "right") and r.to and _fits_turned(wanted, r, grammar)
     ]
-    return len({r.name for r in sides}) > 1
+    told = _sides_of(wanted.to, have, grammar)  # "a dog on the left, a dog on the right"
+    return len({r.name for r in sides}) > 1 or (
+        told >= {"left", "right"} and not _sides_of(wanted.things, have, grammar)
+    )
 
 
 def _sides_of(things: Sequence[Phrase], have: Sequence[Relation], grammar: Grammar) -> set[str]:
@@ -244,6 +251,8 @@ def _setting_kept(wanted: Relation, have: Sequence[Relation], told: Text, gramma
         for r in have
         if r.name in ("out", "above", "below", "behind", "front", "near")
     ):
+        return False
+    if wanted.name != "in" and _merely_listed(wanted, told, grammar):
         return False
     return all(
         _any_match(part, told.phrases, grammar) or any(p.head in set(told.tokens) for p in part)

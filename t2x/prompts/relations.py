@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from t2x.prompts.forms import stem
@@ -16,7 +17,7 @@ from t2x.prompts.grammar import Grammar
 from t2x.prompts.phrases import Phrase, Text
 from t2x.prompts.spelling import root
 
-__all__ = ["DEED", "Relation", "relations"]
+__all__ = ["DEED", "Relation", "other_deed", "relations"]
 
 _VERB_FORMS = {
     "fed": "feed", "rode": "ride", "ridden": "ride", "led": "lead", "held": "hold",
@@ -30,6 +31,7 @@ _VERB_FORMS = {
 DEED = "does "
 _LONGEST_GAP = 4  # words between who does it and to whom
 _PARTICIPLE = re.compile(r"(?:ed|en|wn|ght|ung|uck|old|eft)$")
+_SPOTS = frozenset(("shadow", "shade", "darkness", "gloom", "space", "gap", "shelter", "dark"))
 _NEAREST = 4  # phrases before a relation of which it may be told
 
 
@@ -60,6 +62,38 @@ def _verb(form: str) -> str:
     """What the forms of a verb have in common: "chases", "chasing" and "chased"."""
     form = _VERB_FORMS.get(form, form)
     return root(stem(f"{form[:-3]}y" if form.endswith("ied") else form))
+
+
+# Deeds that are no words for each other.
+_DEEDS = """
+ride
+feed
+fight attack battle duel slay strike stab
+hug embrace cuddle cradle hold carry clutch grip grasp lift
+chase pursue hunt follow trail stalk
+pull drag tow haul draw lead
+push shove
+wash bathe scrub
+kiss
+paint draw sketch portray
+eat bite devour gnaw nibble munch
+kick
+"""
+
+
+@lru_cache(maxsize=1)
+def _deeds() -> dict[str, frozenset[int]]:
+    groups: dict[str, set[int]] = {}
+    for number, line in enumerate(_DEEDS.strip().splitlines()):
+        for verb in line.split():
+            groups.setdefault(_verb(verb), set()).add(number)
+    return {verb: frozenset(numbers) for verb, numbers in groups.items()}
+
+
+def other_deed(one: str, two: str) -> bool:
+    """Whether two names of deeds are known and no words for each other: "ride" and "feed"."""
+    own, other = (_deeds().get(name.removeprefix(DEED)) for name in (one, two))
+    return own is not None and other is not None and not own & other
 
 
 def relations(text: Text) -> tuple[Relation, ...]:
@@ -166,7 +200,8 @@ class _Reader:
         if inverse:
             yield Relation(base, tuple(to), tuple(things), soft=how == "soft" or base == "hold")
         else:
-            yield Relation(base, tuple(things), tuple(to), every=base == "between")
+            soft = how == "soft"
+            yield Relation(base, tuple(things), tuple(to), every=base == "between", soft=soft)
 
     def _of_told(
         self, at: int, base: str, target: Phrase | None, *, inverse: bool
@@ -178,6 +213,8 @@ class _Reader:
         if relative or self._opens(at):  # the second for "beside it, on a stool, a candle burns"
             things = [p for p in self.things if p.start >= end and self._same(p, at)][:2]
             things = list(dict.fromkeys((*self._following(end), *things)))
+        if things and things[0].head in _SPOTS:  # "in the shadows beneath it crouches a cat"
+            things = [*things, *self._following(end)]
         for thing in things:
             to = tuple(p for p in self._earlier(at) if p.start < thing.start)
             if to:

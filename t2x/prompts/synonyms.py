@@ -32,7 +32,7 @@ pig piglet hog swine
 sheep lamb ewe ram
 rabbit bunny hare
 chicken hen rooster chick cockerel
-duck duckling mallard
+duck duckling mallard drake
 goose gosling
 bird songbird fowl > sparrow robin finch crow raven owl parrot pigeon eagle seagull hawk dove
 bird songbird > hummingbird swan heron stork penguin flamingo peacock canary duck goose chicken
@@ -209,7 +209,7 @@ spectacles glasses eyeglasses
 scarf shawl
 ribbon bow
 necklace pendant
-flower blossom bloom > rose tulip daisy lily sunflower poppy peony
+flower blossom bloom > rose tulip daisy lily sunflower poppy peony orchid lotus dahlia iris
 plant houseplant > flower
 tree > oak pine willow maple birch palm fir spruce
 bush shrub hedge
@@ -237,6 +237,20 @@ watermark signature
 wing feather
 fur coat hair pelt
 beard whiskers
+eye iris
+hair lock curl tress ringlet braid
+taxi cab taxicab
+bag satchel tote
+sofa chesterfield
+skin complexion
+lip mouth
+nail fingernail
+telephone phone payphone
+cottage house farmhouse
+house villa mansion bungalow farmhouse
+coat trenchcoat mac
+scarf muffler
+truck semi
 face head
 hand palm
 statue sculpture figurine
@@ -312,7 +326,9 @@ PARTS = words(
     stripe dot spot pattern check detail accent fabric paint fur coat skin feather petal surface
     body exterior finish hull plumage hair scale shell peel rind facade cloth canopy panel
     paintwork hue colour color tone shade bodywork leather silk velvet wool linen cotton
-    material texture strand lock curl glaze stripe wing sail
+    material texture strand lock curl glaze stripe wing sail hide casing livery sheen gloss frame
+    clapboard plank board shingle timber trim pelt mane tail carapace wool fleece fell gefied haut
+    haar pelaj plumaj fassad anstrich lack enamel plush
     """
 )
 # What a thing is made of or seen as: "a sofa in green velvet", "hills in black silhouette".
@@ -320,7 +336,9 @@ MATERIALS = words(
     """
     silhouette outline shape ink paint lacquer enamel glaze gloss velvet silk satin leather cotton
     wool fur denim linen plush suede porcelain glass steel marble wood metal brick stone paper
-    plastic lace tweed corduroy chrome clay ceramic granite chalk crayon neon light
+    plastic lace tweed corduroy chrome clay ceramic granite chalk crayon neon light tulle hide
+    chiffon taffeta brocade felt fleece canvas vinyl organza crepe flannel jersey board plank
+    clapboard shingle timber tile livery armour armor thread yarn foil stucco oilskin
     """
 )
 # Names that stand for any thing: a number told of them may count whatever the prompt counts.

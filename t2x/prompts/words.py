@@ -103,23 +103,25 @@ _COLOURS = {
         red ruddy rufous rubicund vermillioned blood-red tomato-red cherry-red brick-red
         wine-red fire-engine-red reddish redhead vermeil cinnabar poppy crimson scarlet ruby
         maroon burgundy vermilion vermillion cherry carmine cardinal garnet rust auburn
-        russet brick claret oxblood
+        russet brick claret oxblood titian raspberry cranberry carnelian reddened
     """,
     "orange": """
         orange marigold persimmon carrot burnt-orange salmon-orange flame orangish amber
         tangerine apricot coral peach ginger pumpkin rust copper vermilion terracotta
+        marmalade mandarin
     """,
     "yellow": """
         yellow lemony straw-coloured sunny-yellow jonquil citrine topaz xanthic maize corn
         butter golden-yellow towheaded buttercup primrose daffodil amber-yellow platinum
         straw ocher yellowish golden gold lemon mustard canary blonde blond saffron ochre
-        amber sunflower honey flaxen
+        amber sunflower honey flaxen yolk custard wheaten
     """,
     "green": """
         green greenery-green fern kelly bottle-green forest-green sea-green lime-green
         pea-green jade-green mossy viridescent malachite-green shamrock spruce pine-green
         seafoam verdigris celadon peridot greenish emerald jade lime olive teal mint sage
         turquoise chartreuse moss malachite viridian aquamarine verdant pistachio khaki
+        absinthe myrtle loden avocado
     """,
     "blue": """
         blue sky-blue steel-blue powder-blue ice-blue midnight-blue prussian baby-blue
@@ -141,12 +143,12 @@ _COLOURS = {
         brown nut-brown mocha chocolatey tawny fawn bay ginger-brown hazelnut cocoa tobacco
         brunet earthen sepia-brown copper-brown brownish chocolate tan chestnut beige bronze
         russet umber sepia mahogany hazel caramel coffee khaki auburn taupe cinnamon copper
-        brunette sienna walnut terracotta
+        brunette sienna walnut terracotta cognac camel toffee rosewood bistre
     """,
     "black": """
         black jet-black coal-black raven-black ink-black soot-black sooty black-as-coal ebon
         night-black swarthy pitch-black coal blackish ebony jet onyx charcoal raven obsidian
-        inky sable
+        inky sable blackened
     """,
     "white": """
         white off-white bone-white chalk-white lily-white hoary bleached whitewashed
@@ -158,7 +160,7 @@ _COLOURS = {
         pewter-grey slate-grey salt-and-pepper gray greyish grayish silver slate charcoal
         ashen pewter gunmetal ash graphite silvery taupe
     """,
-    "beige": "beige sandy oatmeal buff fawn cream tan sand khaki ecru ivory",
+    "beige": "beige sandy oatmeal buff fawn cream tan sand khaki ecru ivory camel biscuit taupe",
     "gold": "gold golden-hued aureate burnished-gold golden gilded gilt",
     "silver": "silver silver-plated silvered argent chrome silvery",
     "turquoise": "turquoise teal aqua aquamarine cyan",
@@ -181,6 +183,8 @@ SOFT_COLOURS = words(
     sunflower saffron pearl cream bone chalk ash raven obsidian onyx ivory ebony sable hazel caramel
     coffee cinnamon walnut mahogany sand blush amethyst aubergine eggplant pistachio pewter graphite
     terracotta gilded gilt silvery milky rosy verdant inky sepia turquoise claret sienna malachite
+    raspberry cranberry carnelian marmalade mandarin yolk custard absinthe myrtle loden avocado
+    cognac camel toffee rosewood biscuit blackened reddened flamingo
     """
 )
 # Of these the ones that ask for the colour all the same when they stand before a noun.
@@ -193,19 +197,32 @@ TELLING_COLOURS = words(
 
 # Things by which a colour is told: "the colour of ripe lemons", "tomato-coloured".
 _COLOUR_THINGS = {
-    "red": "blood tomato cherry strawberry poppy brick fire raspberry wine rose ruby lobster",
-    "white": "snow milk chalk cotton cloud bone ivory pearl swan cream marble",
-    "black": "ink coal night soot tar pitch raven ebony midnight oil",
-    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry",
-    "green": "grass moss leaf lime pea bottle emerald jade fern olive mint apple",
-    "yellow": "lemon sun buttercup banana corn straw canary butter mustard sunflower daffodil",
-    "purple": "plum grape lavender aubergine lilac amethyst eggplant",
-    "pink": "flamingo bubblegum rose candyfloss salmon cherry-blossom peony",
-    "brown": "chocolate coffee mud earth chestnut toffee caramel cinnamon walnut",
-    "grey": "ash smoke slate stone steel lead storm elephant dove mouse",
-    "orange": "carrot pumpkin tangerine apricot rust flame",
-    "gold": "gold honey",
-    "silver": "silver moon",
+    "red": "blood tomato cherry strawberry poppy brick fire raspberry wine rose ruby lobster flame"
+    " lipstick pepper chilli chili ketchup cranberry ember rust fox garnet",
+    "white": "snow milk chalk cotton cloud bone ivory pearl swan cream marble salt sugar paper lily"
+    " flour frost alabaster eggshell foam moonlight",
+    "black": "ink coal night soot tar pitch raven ebony midnight oil jet onyx obsidian crow panther"
+    " liquorice licorice charcoal",
+    "blue": "sky sea ocean cornflower sapphire lapis forget-me-not denim blueberry midnight"
+    " bluebell cobalt jay",
+    "green": "grass moss leaf lime pea bottle emerald jade fern olive mint apple forest pine clover"
+    " seaweed basil avocado cucumber pickle cactus lettuce spinach frog",
+    "yellow": "lemon sun buttercup banana corn straw canary butter mustard sunflower daffodil yolk"
+    " custard honey wheat hay sulphur cheese",
+    "purple": "plum grape lavender aubergine lilac amethyst eggplant violet orchid wine blackberry"
+    " mulberry iris",
+    "pink": "flamingo bubblegum rose candyfloss salmon cherry-blossom peony cotton-candy candy"
+    " raspberry blossom shrimp",
+    "brown": "chocolate coffee mud earth chestnut toffee caramel cinnamon walnut bark cocoa tobacco"
+    " acorn hazelnut oak leather tea nutmeg molasses bear wood cognac gingerbread",
+    "grey": "ash smoke slate stone steel lead storm elephant dove mouse pewter concrete fog iron"
+    " cement wolf pigeon granite",
+    "orange": "carrot pumpkin tangerine apricot rust flame marmalade mango persimmon tiger copper"
+    " ginger ember",
+    "gold": "gold honey wheat",
+    "silver": "silver moon moonlight chrome",
+    "beige": "sand oatmeal camel biscuit parchment",
+    "turquoise": "lagoon",
 }
 COLOUR_THINGS: dict[str, frozenset[str]] = {
     word: frozenset(family for family, names in _COLOUR_THINGS.items() if word in names.split())

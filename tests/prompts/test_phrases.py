@@ -85,3 +85,24 @@ def test_relations(text: str, name: str, thing: str, to: str) -> None:
         r.name == name and thing in [p.head for p in r.things] and to in [p.head for p in r.to]
         for r in found
     ), found
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("lilies pale as milk", "lily"),
+        ("a vase glazed a deep white", "vase"),
+        ("a robot; its casing glows white", "robot"),
+        ("a lighthouse: chalk-white walls", "lighthouse"),
+        ("an evening dress in white silk, gold pins", "dress"),
+    ],
+)
+def test_a_colour_told_apart_from_its_thing(text: str, head: str) -> None:
+    (thing,) = (p for p in read(text, ENGLISH).phrases if p.head == head)
+    assert any("white" in families for _, families in thing.colours)
+
+
+def test_a_colour_of_another_thing_is_not_shared() -> None:
+    phrases = read("a kitten in a basket of white cotton", ENGLISH).phrases
+    (kitten,) = (p for p in phrases if p.head == "kitten")
+    assert kitten.colours == ()

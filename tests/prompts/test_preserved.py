@@ -87,3 +87,8 @@ def test_long_texts_take_seconds_at_most(kind: str) -> None:
     start = time.process_time()
     KINDS[kind](prompt, rewrite)
     assert time.process_time() - start < 5
+
+
+def test_second_pairs_for_tuning() -> None:
+    row = measure(read_pairs(DATA / "constraint_pairs_dev2.jsonl"))["overall"]
+    assert row["precision"] >= 0.95 and row["recall"] >= 0.9
