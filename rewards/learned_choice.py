@@ -16,6 +16,7 @@ in place of a network on pixels for one goal; fitted once, not while a policy le
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,12 @@ from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.preferences import pair_features
 from t2x.scoring.clip_encoder import load_clip
-from t2x.scoring.pairs import check_pairs
+from t2x.scoring.pairs import check_pairs, measurable
 from t2x.scoring.preference_fit import fit_linear
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.types import Media
+
+log = logging.getLogger(__name__)
 
 __all__ = ["ChoiceModel", "fit", "load"]
 
@@ -68,8 +71,8 @@ def fit(
 ) -> ChoiceModel:
     """Fit the head to M choices between ``first[i]`` and ``second[i]`` for ``prompts[i]``.
 
-    Raises ``T2XError`` for other labels than 0, 1 and -1, and if nobody could tell anywhere. The
-    same choices give the same model.
+    Pairs that can't be measured are left out, and a warning says how many. Raises ``T2XError`` for
+    other labels than 0, 1 and -1, and if no choice is left. The same choices give the same model.
     """
     check_pairs(prompts, first, name="rl-vlm-f")
     check_pairs(prompts, second, name="rl-vlm-f")
@@ -79,7 +82,10 @@ def fit(
             f"give one label per pair, 0, 1 or -1 for can't tell; got {len(wanted)} for "
             f"{len(prompts)} pairs: {sorted(set(wanted))}"
         )
-    told = [i for i, label in enumerate(wanted) if label >= 0]
+    good = measurable(prompts, first) & measurable(prompts, second)
+    if lost := int((~good).sum()):
+        log.warning("%d of %d pairs can't be measured and are left out", lost, len(wanted))
+    told = [i for i, label in enumerate(wanted) if label >= 0 and good[i]]
     if not told:
         raise T2XError(f"none of {len(wanted)} choices could be told; there is nothing to fit")
     clip = load_clip(encoder)

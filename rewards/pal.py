@@ -29,6 +29,7 @@ from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.preferences import ideal_point, ideal_point_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
+from t2x.scoring.pairs import measurable
 from t2x.scoring.preference_fit import fit_prototypes, fit_weights
 from t2x.scoring.reward import EncoderReward, Features
 
@@ -120,6 +121,11 @@ def _check(count: int, chosen: Media, rejected: Media) -> None:
             f"each choice is a user, a chosen and a rejected picture; got {count}, {len(chosen)} "
             f"and {len(rejected)}"
         )
+    none = [""] * count
+    good = measurable(none, chosen, needs_text=False) & measurable(none, rejected, needs_text=False)
+    if not bool(good.all()):
+        wrong = (~good).nonzero().flatten().tolist()
+        raise T2XError(f"choices {wrong} hold pixels that are not finite; leave them out")
 
 
 @torch.no_grad()

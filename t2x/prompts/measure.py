@@ -1,4 +1,4 @@
-"""How well the checks find what a rewrite lost, on pairs that people labelled.
+"""How well the checks find what a rewrite lost, on labelled pairs.
 
 A pair counts as found if the check of its own kind says that something is lost. Precision is the
 share of lost ones among those found, recall the share of found ones among the lost; the intervals

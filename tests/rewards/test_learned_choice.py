@@ -90,3 +90,12 @@ def test_bad_calls(pairs: Any, tmp_path: Path) -> None:
         fit(texts, first, second[:1], [0, 1])
     with pytest.raises(T2XError, match="no fitted choice model"):
         load_reward("rl-vlm-f", source=tmp_path)
+
+
+def test_what_cannot_be_measured_is_left_out_of_the_fit(pairs: Any, caplog: Any) -> None:
+    prompts, right, wrong, labels = pairs
+    broken = right.clone()
+    broken[0, 0, 0, 0] = torch.nan
+    found = fit(prompts, broken, wrong, labels)
+    assert "1 of" in caplog.text
+    assert torch.equal(found.weight, fit(prompts[1:], right[1:], wrong[1:], labels[1:]).weight)

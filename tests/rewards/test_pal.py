@@ -99,3 +99,10 @@ def test_users_have_to_be_known(model: Any, tmp_path: Path) -> None:
         load_reward("pal")
     with pytest.raises(T2XError, match="each choice"):
         fit(["ada"], media, media)
+
+
+def test_choices_that_cannot_be_measured_are_refused(model: Any) -> None:
+    chosen, rejected = _choices(["red"], 3, 1)
+    chosen[1, 0, 0, 0] = torch.inf
+    with pytest.raises(T2XError, match=r"choices \[1\] hold pixels"):
+        add_user(model, "new", chosen, rejected)
