@@ -227,7 +227,7 @@ def test_rewrite_goes_on_with_its_own_output_and_refuses_any_other(t2x):
     assert json.loads(whole.splitlines()[1])["prompt"] == '"a dog"'
     Path("o.jsonl").write_bytes(whole[:-20])
     code, _, err = t2x(*arguments)
-    assert code == 0 and "1 of them by an earlier run" in err
+    assert code == 0 and "1 of the 2 are from an earlier run" in err
     assert Path("o.jsonl").read_bytes() == whole
     code, _, err = t2x(*arguments, "--seed", 4)
     assert code == 1 and "seed was 0, is 4" in err and err.count("\n") == 1

@@ -102,6 +102,8 @@ def split_weights(text: str, what: str, example: str) -> dict[str, float]:
             weights[name.strip()] = float(weight or 1.0)
         except ValueError as error:
             raise T2XError(f"the weight in {entry!r} is no number; give {example}") from error
+    if not all(map(math.isfinite, weights.values())) or not any(weights.values()):
+        raise T2XError(f"weights are finite and one is not 0; got {text!r}, give {example}")
     return weights
 
 

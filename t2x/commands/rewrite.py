@@ -52,7 +52,7 @@ def rewrite(  # noqa: PLR0913 - a command has a parameter for each of its option
         ),
     ] = "auto",
     column: Annotated[
-        str | None, typer.Option(help="Column of a CSV file that holds prompts [prompt].")
+        str | None, typer.Option(help="Column of a CSV file that holds prompts; `prompt` without.")
     ] = None,
     engine: Annotated[
         Engine,
@@ -62,7 +62,8 @@ def rewrite(  # noqa: PLR0913 - a command has a parameter for each of its option
         ),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of --engine ray [all there is room for].")
+        int | None,
+        typer.Option(min=1, help="Processes of --engine ray; all there is room for without."),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start --out anew, whatever it holds.")
@@ -120,9 +121,9 @@ def _to_file(lines: Source, out: Path, overwrite: bool, job: Job) -> None:
             lines, out, rewriter=job.rewriter, num=job.num, seed=job.seed, target=job.target,
             engine=job.engine, workers=job.workers, overwrite=overwrite, progress=show,
         )  # fmt: skip
-    before = f", {done.resumed} of them by an earlier run" if done.resumed else ""
+    total = done.written + done.bad
+    before = f"; {done.resumed} of the {total} are from an earlier run" if done.resumed else ""
     if done.bad:
-        total = done.written + done.bad
         raise T2XError(
             f"{done.bad} of {total} lines were not rewritten{before}; see {side_files(out)[0]}"
         )

@@ -25,7 +25,7 @@ def serve(
         str | None, typer.Option(help="Generator whose token limits a rewrite must keep.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name under which it is served [that of --model].")
+        str | None, typer.Option(help="Name under which it is served; that of --model without.")
     ] = None,
     window: Annotated[
         float, typer.Option(min=0, help="Milliseconds to wait for requests to rewrite together.")

@@ -20,6 +20,7 @@ _SMALL = {
         """
         the a an of and with in on at to is are by from for near under over behind between next its
         his her their without no this that into through left right above below beside two three
+        i me my we you he she it they am be was do as or not all one some off out up down
         wearing sitting standing holding portrait photo painting picture looking
         """
     ),
@@ -85,14 +86,25 @@ def language(text: str) -> str:
     name = script(text)
     if name != "latin":
         return _SCRIPTS.get(name, "")
-    found = re.findall(r"[^\W\d_]+(?:['\u2019])?", text.lower()[:4000])
-    points = Counter[str]()
+    found = set(re.findall(r"[^\W\d_]+(?:['\u2019])?", text.lower()[:4000]))
+    points, small, signs = Counter[str](), Counter[str](), Counter[str]()
     for word in found:
         known = [code for code, table in _SMALL.items() if word in table]
+        own = [] if "en" in known else known
         for code in known:
             points[code] += 12 // len(known)
-        for code, signs in _SIGNS.items():
-            points[code] += 6 * bool(set(word) & set(signs))
+        for code, letters in _SIGNS.items():
+            if set(word) & set(letters):
+                points[code] += 6
+                signs[code] += code not in own
+        small.update(own)
+    pairs = re.findall(r"(?<![^\W\d_])([^\W\d_]+) [A-ZÄÖÜ][a-zäöüß]+", text[:4000])
+    german = _SMALL["de"] - _SMALL["en"]
+    signs["de"] += any(word in german for word in pairs)  # its nouns are capitals: "im Nebel"
+    # One word alone may be a loan or a name: "ice cream van", "crème brûlée", "São Paulo".
+    for code in points.keys() - {"en"}:
+        if small[code] == 0 or small[code] + signs[code] < 2:
+            del points[code]
     ranked = points.most_common(2)
     if not ranked or ranked[0][1] < 3:
         return ""

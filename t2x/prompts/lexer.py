@@ -14,7 +14,7 @@ from t2x.prompts.quotations import OPENING, WORD, QuoteScanner
 
 __all__ = ["NUMBER", "Lexer", "Node"]
 
-NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+NUMBER = r"[+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})"
 _TAG_HEAD = r"<[A-Za-z_][\w.-]{0,60}(?:\[[^\[\]<>\n]{0,60}\])?:"
 _MARK = "<rewrite:"
 # Tags that stand for words of the sentence (SwarmUI); all others are instructions beside it.

@@ -197,6 +197,8 @@ def _has(rewrite: str, name: str, original: str) -> bool:
         for p in _spelt(re.findall(r"[^\W_]+", _folded(name)))
         if p not in STOP_WORDS or (numeral and p == "i")
     ]
+    if not parts:  # of small words alone: "A_"
+        return name in rewrite
     while len(parts) > 1 and parts[0] in _TITLES:
         parts = parts[1:]
     if _is_compared(rewrite, parts) and not _is_compared(original, parts):

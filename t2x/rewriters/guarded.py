@@ -29,7 +29,10 @@ from t2x.types import Check, Rewrite, Rewriter, Status
 if TYPE_CHECKING:
     from t2x.types import Media
 
-__all__ = ["Guarded"]
+__all__ = ["MAX_CHARACTERS", "Guarded"]
+
+# Longer prompts come back as they are: no encoder reads so much, and checks take time.
+MAX_CHARACTERS = 10_000
 
 
 class Guarded:
@@ -102,7 +105,9 @@ class Guarded:
         for prompt in prompts:
             if not isinstance(prompt, str):
                 raise TypeError(f"a prompt is a string, given {type(prompt).__name__}")
-        protected = [protect(prompt) for prompt in prompts]
+        protected = [
+            protect(p) if len(p) <= MAX_CHARACTERS else Protected(p, (p,)) for p in prompts
+        ]
         seen = _places(pictures, len(protected))  # equal texts about two pictures are two
         sources = list(
             dict.fromkeys((s, i) for p, i in zip(protected, seen, strict=True) for s in p.sources)
@@ -137,6 +142,8 @@ class Guarded:
         )
         if not parts:
             reason = "nothing to rewrite" if original.strip() else "the prompt is empty"
+            if len(original) > MAX_CHARACTERS:
+                reason = f"{len(original)} characters are too many; at most {MAX_CHARACTERS}"
             return self._give_back(base, "unchanged", (Check("input", False, reason),))
         before = tuple(c for part in parts for c in part.checks)
         if any(part.status == "failed" for part in parts):

@@ -47,3 +47,15 @@ def test_tables_of_a_pair() -> None:
     assert grammar_name("ein Hund auf der Wiese") == "de"
     assert grammar_name("dog, lake", "ein Hund auf der Wiese") == "de"
     assert grammar_name("un chat dans la rue avec les fleurs") == "en"  # no tables of French
+
+
+LOANS = """ice cream van|man in van|fox den|dragon den|MIT dome|am radio|los angeles skyline|
+    el paso desert|sin city|jalapeño pizza|piñata|chat room|sous chef|pain au chocolat|crème brûlée|
+    façade|lion as king|jack o lantern|al pacino as a king|São Paulo skyline|uno cards|
+    non fiction shelf|due date calendar|y junction|I do|a red door|van Gogh starry night|
+    die cast model car|la la land poster|pizza con carne"""
+
+
+def test_a_loan_word_makes_no_other_language() -> None:
+    texts = [" ".join(text.split()) for text in LOANS.split("|")]
+    assert {text: language(text) for text in texts if language(text) not in ("", "en")} == {}

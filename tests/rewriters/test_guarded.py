@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -431,3 +432,17 @@ def test_tags_survive_shortening(judge: Any) -> None:
     assert result.status == "accepted"
     assert "(red cat:1.2)" in result.text and result.text.endswith("<lora:x:0.8>")
     assert any(c.name == "shortened" for c in result.checks)
+
+
+def test_a_name_of_small_words_alone_breaks_nothing(judge: Any) -> None:
+    assert judge("a poster of A_ and B", "a bright poster of A_ and B").status == "accepted"
+
+
+def test_what_is_too_long_to_be_checked_comes_back(judge: Any) -> None:
+    prompt = "1" * 60_000
+    start = time.process_time()
+    result = judge(prompt, "a cat")
+    assert (result.status, result.text) == ("unchanged", prompt)
+    assert "60000 characters" in result.checks[0].reason
+    judge("1" * 9_000, "a cat")
+    assert time.process_time() - start < 20
