@@ -96,7 +96,8 @@ def test_quotes_that_close_amid_text_are_found_at_once() -> None:
     def lines():
         nonlocal taken
         yield b"prompt,n\n"
-        for taken in range(10_000):
+        for _ in range(10_000):
+            taken += 1
             yield b'a"b,"c\n'
 
     records = read_column(lines(), "prompt")
