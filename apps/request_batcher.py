@@ -18,6 +18,8 @@ from t2x.types import Rewrite
 
 log = logging.getLogger(__name__)
 
+_STOPPING = "the server is shutting down"
+
 __all__ = ["Batcher", "Busy", "Request", "RewriterFailed"]
 
 
@@ -50,6 +52,11 @@ class _Waiting:
     answer: asyncio.Future[list[Rewrite]] = field(repr=False)
 
 
+def _refuse(waiting: _Waiting) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_exception(Busy(_STOPPING))
+
+
 class Batcher:
     """Queue before one rewriter, which is used by one thread at a time.
 
@@ -68,6 +75,7 @@ class Batcher:
         self._max_batch = max_batch
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue(max_queue)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rewriter")
+        self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -77,6 +85,8 @@ class Batcher:
 
     async def rewrite(self, request: Request) -> list[Rewrite]:
         """Give the rewrites of a request; raises ``Busy`` or ``RewriterFailed``."""
+        if self._stopped:
+            raise Busy(_STOPPING)
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         try:
             self._queue.put_nowait(waiting)
@@ -90,27 +100,34 @@ class Batcher:
 
     async def stop(self) -> None:
         """End when what is being rewritten is done; what still waits is told ``Busy``."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         while not self._queue.empty():
-            waiting = self._queue.get_nowait()
-            if not waiting.answer.done():
-                waiting.answer.set_exception(Busy("the server is shutting down"))
+            _refuse(self._queue.get_nowait())
         self._thread.shutdown()
 
     async def _work(self) -> None:
         while True:
             batch = [await self._queue.get()]
-            await asyncio.sleep(self._window)
-            while len(batch) < self._max_batch and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            groups: dict[object, list[_Waiting]] = {}
-            for waiting in batch:
-                if not waiting.answer.done():  # else its client has gone
-                    groups.setdefault(waiting.request.settings, []).append(waiting)
-            for group in groups.values():
-                await self._answer(group)
+            try:
+                await self._answer_with(batch)
+            finally:  # stopped in the window or between two groups
+                for waiting in batch:
+                    _refuse(waiting)
+
+    async def _answer_with(self, batch: list[_Waiting]) -> None:
+        """Answer what is taken and what comes within the window, which joins ``batch``."""
+        await asyncio.sleep(self._window)
+        while len(batch) < self._max_batch and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        groups: dict[object, list[_Waiting]] = {}
+        for waiting in batch:
+            if not waiting.answer.done():  # else its client has gone
+                groups.setdefault(waiting.request.settings, []).append(waiting)
+        for group in groups.values():
+            await self._answer(group)
 
     async def _answer(self, group: Sequence[_Waiting]) -> None:
         loop = asyncio.get_running_loop()

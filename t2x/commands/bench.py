@@ -229,7 +229,7 @@ def _measure_rewriting(
 
     from t2x.rewriters.bench import bench_cost, bench_together, mixed_prompts
     from t2x.rewriters.language_model import LanguageModelRewriter
-    from t2x.rewriters.loading import load_guarded
+    from t2x.rewriters.loading import load_guard
     from t2x.world.prompts import training_prompts
     from t2x.world.weights import EMBEDDED, require_model
 
@@ -247,7 +247,7 @@ def _measure_rewriting(
         found[name] = bench_together(rewriter, texts, alone=alone, clock=clock, progress=show)
     result: dict[str, Any] = {key: min(f[key] for f in found.values()) for key in _SMALLEST}
     if rewriter is not None:
-        result |= bench_cost(load_guarded(rewriter), sizes, clock=clock, progress=show)
+        result |= bench_cost(load_guard(rewriter), sizes, clock=clock, progress=show)
     return result | {
         "near_ties": all(f["near_ties"] for f in found.values()),
         "device": device,

@@ -44,14 +44,14 @@ def serve(
     answered.
     """
     from t2x.registry import import_attr, load_app
-    from t2x.rewriters.loading import load_guarded
+    from t2x.rewriters.loading import load_guard
 
     start = load_app("serve")  # first: a missing package is told before a model is loaded
     limits = import_attr("t2x.apps.rewrite_server:Limits")(
         window=window / 1000, max_batch=max_batch, max_queue=max_queue, max_body=max_body
     )
     key = os.environ.get(KEY, "")
-    guarded = load_guarded(model, generator=target)
+    guarded = load_guard(model, generator=target)
     if host not in _LOCAL and not key:
         note(f"anyone who reaches {host} can use this server; set {KEY} to ask for a key")
     shown = f"[{host}]" if ":" in host else host

@@ -1,24 +1,26 @@
 """One column of a CSV file, as a stream (RFC 4180; commas, semicolons or tabs).
 
-A field in quotes may hold line breaks, so that a record may be several lines. A quote that is never
-closed would take the whole rest of the file for one field: past ``MAX_LINE`` bytes or at the end of
-the file the record's first line is a bad one, and reading goes on with the line after it.
+A field in quotes may hold line breaks, so that a record may be several lines. Only a quote that a
+field begins with opens one: `a 12" record` is text. One that is never closed would take the whole
+rest of the file for one field: past ``MAX_LINE`` bytes, at the end of the file, or where the lines
+together are no record, the first line is a bad one, and reading goes on with the line after it.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from t2x.errors import T2XError
 
 MAX_LINE = 1 << 20  # bytes; a prompt is a few hundred
 _SEPARATORS = ",;\t"
+_MARK = b"\xef\xbb\xbf"  # editors on Windows begin a file with it
 
-__all__ = ["MAX_LINE", "Record", "count_records", "read_column"]
+__all__ = ["MAX_LINE", "Record", "read_column"]
 
 
 @dataclass(frozen=True)
@@ -36,48 +38,84 @@ def read_column(lines: Iterator[bytes], column: str) -> Iterator[Record]:
 
     Raises T2XError if the header has no such column.
     """
-    records = _records(lines)
-    _, head, _ = next(records, (1, b"", True))
-    separator, place, width = _header(head, column)
-    for number, raw, closed in records:
+    reader = _Reader(lines)
+    _, head, _ = reader.take(_SEPARATORS) or (1, [], True)
+    separator, place, width = _header(b"".join(head), column)
+    while taken := reader.take(separator):
+        number, held, closed = taken
+        raw = b"".join(held)
         if not raw.strip():
             continue
         if not closed:
-            yield Record(number, error="a quoted field is not closed")
-            continue
-        if len(raw.rstrip(b"\r\n")) > MAX_LINE:
-            yield Record(number, error=f"the record is longer than {MAX_LINE} bytes")
-            continue
-        yield _record(number, raw, separator, place, width)
+            record = Record(number, error="a quoted field is not closed")
+        elif len(raw.rstrip(b"\r\n")) > MAX_LINE:
+            record = Record(number, error=f"the record is longer than {MAX_LINE} bytes")
+        else:
+            record = _record(number, raw, separator, place, width)
+        if record.error:
+            reader.give_back(held[1:])
+        yield record
 
 
-def _records(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes, bool]]:
-    """Join lines until their quotes are even; give the number of the first line, the record, and
-    whether it is whole: of one that is not, the first line comes alone.
-    """
-    ahead: deque[bytes] = deque()
-    number = 1
-    while True:
+class _Reader:
+    """Takes lines, as many as a record's quotes ask for; ``number`` is that of the next one."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self._ahead: deque[bytes] = deque()
+        self.number = 1
+
+    def take(self, separators: str) -> tuple[int, list[bytes], bool] | None:
+        """Give the number of the first line, the lines, and whether all their quotes are closed;
+        None at the end."""
+        marks = separators.encode()
         held: list[bytes] = []
-        size = quotes = 0
+        size, inside = 0, False
         while size <= MAX_LINE:
-            line = ahead.popleft() if ahead else next(lines, None)
+            line = self._ahead.popleft() if self._ahead else next(self._lines, None)
             if line is None:
                 break
             held.append(line)
             size += len(line)
-            quotes += line.count(b'"')
-            if quotes % 2 == 0:
+            inside = _is_open(line, inside, marks)
+            if not inside:
                 break
         if not held:
-            return
-        if quotes % 2:
-            ahead.extendleft(reversed(held[1:]))
-            yield number, held[0], False
-            number += 1
-        else:
-            yield number, b"".join(held), True
-            number += len(held)
+            return None
+        number = self.number
+        self.number += len(held)
+        return number, held, not inside
+
+    def give_back(self, lines: list[bytes]) -> None:
+        self._ahead.extendleft(reversed(lines))
+        self.number -= len(lines)
+
+
+def _is_open(line: bytes, inside: bool, separators: bytes) -> bool:
+    """Whether a field in quotes goes on behind a line that begins ``inside`` one or not.
+
+    A closing quote with text behind it is no CSV: more lines would not mend that.
+    """
+    opens = re.compile(rb'[%b]"' % separators)
+    at = 0
+    if not inside:
+        at = len(_MARK) if line.startswith(_MARK) else 0
+        inside = line.startswith(b'"', at)
+        at += inside
+    while True:
+        if inside:
+            at = line.find(b'"', at) + 1
+            if not at:
+                return True
+            if line.startswith(b'"', at):  # two of them are a quote in the text
+                at += 1
+                continue
+            if line[at : at + 1].strip(b"\r\n" + separators):
+                return False
+        found = opens.search(line, at)
+        if found is None:
+            return False
+        at, inside = found.end(), True
 
 
 def _header(raw: bytes, column: str) -> tuple[str, int, int]:
@@ -107,14 +145,3 @@ def _record(number: int, raw: bytes, separator: str, place: int, width: int) -> 
     if len(fields) != width:
         return Record(number, error=f"{len(fields)} fields where the header has {width}")
     return Record(number, fields[place])
-
-
-def count_records(file: BinaryIO) -> int:
-    """Count records behind the header by line breaks outside quotes; blank ones count too."""
-    inside, found, last = False, 0, b"\n"
-    while block := file.read(1 << 20):
-        for part, piece in enumerate(block.split(b'"')):
-            inside ^= bool(part)
-            found += 0 if inside else piece.count(b"\n")
-        last = block
-    return max(0, found + (not last.endswith(b"\n")) - 1)

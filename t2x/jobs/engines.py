@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from t2x.errors import MissingDependencyError, T2XError
 
 if TYPE_CHECKING:
-    from t2x.rewriters.guarded import Guarded
-    from t2x.types import Rewrite
+    from t2x.types import Rewrite, Rewriter
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ __all__ = ["BROKEN", "Answer", "Engine", "answer_all", "answer_on_ray"]
 
 
 def answer_all(
-    guarded: Guarded, prompts: Sequence[str], *, num: int = 1, seed: int = 0
+    guarded: Rewriter, prompts: Sequence[str], *, num: int = 1, seed: int = 0
 ) -> list[Answer]:
     """Give the rewrites of each prompt, or the reason why there are none.
 
@@ -54,7 +53,7 @@ def answer_all(
     return alone
 
 
-def _alone(guarded: Guarded, prompt: str, num: int, seed: int) -> Answer:
+def _alone(guarded: Rewriter, prompt: str, num: int, seed: int) -> Answer:
     try:
         return guarded.rewrite([prompt], num_generations=num, seed=seed)[0]
     except Exception as error:
@@ -67,14 +66,14 @@ class _Worker:
 
     def __init__(self, rewriter: str, target: str | None, threads: int) -> None:
         self._settings = rewriter, target, threads
-        self._guarded: Guarded | None = None
+        self._guarded: Rewriter | None = None
 
     def answer(self, prompts: list[str], num: int, seed: int) -> list[Answer]:
         if self._guarded is None:  # not when it is made: Ray hides what is raised there
             self._guarded = self._load(*self._settings)
         return answer_all(self._guarded, prompts, num=num, seed=seed)
 
-    def _load(self, rewriter: str, target: str | None, threads: int) -> Guarded:
+    def _load(self, rewriter: str, target: str | None, threads: int) -> Rewriter:
         import torch
 
         from t2x.rewriters.loading import load_guarded

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from t2x.errors import T2XError
-from t2x.jobs.columns import MAX_LINE, count_records, read_column
+from t2x.jobs.columns import MAX_LINE, read_column
 
 Format: TypeAlias = Literal["auto", "jsonl", "text", "csv"]
 _BLOCK = 1 << 20
@@ -96,10 +96,10 @@ def file_source(path: Path, form: Format = "auto", *, column: str | None = None)
     if form == "auto":
         form = _SUFFIXES.get(path.suffix.lower(), "auto")
     source = Source(lambda: path.open("rb"), form, digest.hexdigest(), total, path)
+    source = _with_column(source, column)
     if form == "csv":
-        with path.open("rb") as file:
-            source = replace(source, total=count_records(file))
-    return _with_column(source, column)
+        source = replace(source, total=sum(1 for _ in read_lines(source)))
+    return source
 
 
 def _with_column(source: Source, column: str | None) -> Source:

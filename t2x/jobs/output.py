@@ -3,7 +3,9 @@
 
 Both files grow in the order of the input and each record holds the index of its line, so their last
 whole lines say where to go on. Errors are written before the records of the same batch: once a
-record is there, no bad line before it can be missing. A last line without its line break was cut by
+record is there, no bad line before it can be missing, and all up to it is settled. What comes after
+the last record is computed again, by a rewriter that may fail on other lines this time: errors
+behind it are dropped before anything new is written. A last line without its line break was cut by
 a kill and is dropped.
 """
 
@@ -34,32 +36,41 @@ def side_files(out: Path) -> tuple[Path, Path]:
 
 @dataclass
 class JobOutput:
-    """An output that is open: ``last`` and ``last_error`` are the indices of the last record and
-    the last bad line in it, -1 for none; ``written`` and ``bad`` count them."""
+    """An output that is open: ``last`` is the index of the last record in it, -1 for none;
+    ``written`` and ``bad`` count records and bad lines. ``kept`` are the bytes of the errors file
+    that stay; ``stale`` says that there are others, for lines that are computed again."""
 
     file: BinaryIO
     errors: Path
     last: int = -1
-    last_error: int = -1
     written: int = 0
     bad: int = 0
+    kept: int = 0
+    stale: bool = False
 
     def write(
         self, records: Sequence[Mapping[str, Any]], errors: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Append what is new of a batch; what an earlier run has written is left out."""
-        bad = [row for row in errors if row["index"] > self.last_error]
-        if bad:
-            with self.errors.open("ab") as file:
-                file.write("".join(map(json_line, bad)).encode("utf-8"))
-                file.flush()
-                os.fsync(file.fileno())
-            self.last_error, self.bad = int(bad[-1]["index"]), self.bad + len(bad)
+        """Append what is new of a batch; what an earlier run has settled is left out."""
+        bad = [row for row in errors if row["index"] > self.last]
+        if bad or self.stale:
+            self._write_errors(bad)
         good = [row for row in records if row["index"] > self.last]
         if good:
             self.file.write("".join(map(json_line, good)).encode("utf-8"))
             self.file.flush()
             self.last, self.written = int(good[-1]["index"]), self.written + len(good)
+
+    def _write_errors(self, bad: Sequence[Mapping[str, Any]]) -> None:
+        with self.errors.open("ab") as file:
+            file.truncate(self.kept)
+            file.write("".join(map(json_line, bad)).encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+            self.kept = file.seek(0, os.SEEK_END)
+        self.stale, self.bad = False, self.bad + len(bad)
+        if not self.kept:
+            self.errors.unlink()
 
 
 @contextmanager
@@ -136,9 +147,25 @@ def _check_same(sidecar: Path, settings: Mapping[str, Any], out: Path) -> None:
 
 def _go_on(result: JobOutput, file: BinaryIO, out: Path) -> None:
     result.last, result.written = _state(file, out)
-    if result.errors.exists():
-        with result.errors.open("r+b") as errors:
-            result.last_error, result.bad = _state(errors, result.errors)
+    if not result.errors.exists():
+        return
+    with result.errors.open("r+b") as errors:
+        last, result.bad = _state(errors, result.errors)
+        result.kept = errors.seek(0, os.SEEK_END)
+        if last > result.last:
+            result.stale = True
+            result.kept, result.bad = _settled(errors, result.last)
+
+
+def _settled(errors: BinaryIO, last: int) -> tuple[int, int]:
+    """Give bytes and number of the errors up to the index ``last``."""
+    errors.seek(0)
+    size = found = 0
+    for line in errors:
+        if json.loads(line)["index"] > last:
+            break
+        size, found = size + len(line), found + 1
+    return size, found
 
 
 def _state(file: BinaryIO, path: Path) -> tuple[int, int]:

@@ -20,7 +20,6 @@ from t2x.jobs.lines import Line, Source, file_source, prompt_lines, read_lines
 from t2x.jobs.output import open_output, side_files
 
 if TYPE_CHECKING:
-    from t2x.rewriters.guarded import Guarded
     from t2x.types import Rewrite, Rewriter
 
 BATCH = 256  # lines; also what a kill can cost
@@ -70,7 +69,7 @@ class Job:
             )
 
     @cached_property
-    def guarded(self) -> Guarded:
+    def guarded(self) -> Rewriter:
         """The rewriter in its guard, loaded when the first prompt needs it."""
         from t2x.rewriters.loading import load_guarded
 

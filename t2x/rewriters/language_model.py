@@ -104,6 +104,7 @@ class LanguageModelRewriter:
         )
         self.temperature = temperature
         self.batch_size = batch_size
+        self._given_room = max_new_tokens
         self.repeated = 0
         self.exact = str(model.dtype) == "torch.float32" if exact is None else exact
         self.domain = domain_named(self.template.domain)
@@ -173,11 +174,14 @@ class LanguageModelRewriter:
         return cls(model, tokenizer, template=template or default_template(tokenizer), **options)
 
     def for_target(self, target: Target) -> Self:
-        """Give the same model with instructions that ask for the target's kind of text; formats
-        that a checkpoint was trained on stay as they are.
+        """Give the same model with instructions that ask for the target's kind of text, and room
+        for it unless ``max_new_tokens`` was given; formats that a checkpoint was trained on stay
+        as they are.
         """
-        style = self.template.in_style(target.style, chinese=target.chinese)
-        return self.with_template(style)
+        template = target.put_into(self.template)
+        if self._given_room is not None:
+            template = replace(template, max_new_tokens=self._given_room)
+        return self.with_template(template)
 
     def with_template(self, template: Template) -> Self:
         """Give the same model and settings another task; the weights are shared."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction, Domain
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from t2x.prompts.budget import TokenBudget
     from t2x.types import Generator, Rewriter
 
-__all__ = ["load_guarded"]
+__all__ = ["load_guard", "load_guarded"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def load_guarded(
     similarity: str | Path | Callable[[str, str], float] | None = None,
     domain: Domain | None = None,
     target: str | Target | None = None,
-) -> Guarded:
+) -> Guarded | Rewriter:
     """Put a rewriter into the wrapper that checks what it proposes.
 
     Args:
@@ -53,6 +53,8 @@ def load_guarded(
         target: kind of text to write, by a name of ``TARGETS``; None is the kind that
             ``generator`` reads, if it is a known one. Only rewriters that follow instructions can
             change it; one that was trained on a format keeps that.
+
+    Returns a ``Guarded``, but for a search, which guards itself: that comes as it is.
     """
     from t2x.generators.negatives import takes_negative
     from t2x.generators.tokenizers import token_budget
@@ -82,7 +84,7 @@ def load_guarded(
                 "it is guarded, or give the bare rewriter (its attribute rewriter)"
             )
         if not isinstance(model, Guarded):
-            return cast("Guarded", model)  # a search guards every text before it is drawn
+            return model  # a search guards every text before it is drawn
         if model.budget is not None or generator is None:
             return model
         return model.within(token_budget(generator), negatives=takes_negative(generator))
@@ -100,4 +102,20 @@ def load_guarded(
         similarity=similarity,
         domain=domain,
         negatives=None if generator is None else takes_negative(generator),
+    )
+
+
+def load_guard(
+    rewriter: str | Path | Rewriter, *, generator: str | Path | Generator | None = None
+) -> Guarded:
+    """Do as ``load_guarded`` for a caller that needs the guard itself: raises T2XError for a
+    search, by name before anything is loaded."""
+    by_name = isinstance(rewriter, str) and rewriter.startswith("search:")
+    model = None if by_name else load_guarded(rewriter, generator=generator)
+    if isinstance(model, Guarded):
+        return model
+    name = rewriter if isinstance(rewriter, (str, Path)) else rewriter.model_id
+    raise T2XError(
+        f"{str(name)!r} is a search, which draws pictures for every prompt; here a rewriter alone "
+        "is needed: give one of `t2x list rewriters` that is no search, a folder or a hub id"
     )

@@ -89,7 +89,7 @@ class SearchRewriter:
         **options: Any,
     ) -> None:
         from t2x.registry import load_generator, load_reward
-        from t2x.rewriters.loading import load_guarded
+        from t2x.rewriters.loading import load_guard
 
         _check_numbers(budget, seeds, confirm)
         self.method, self.budget, self.seeds, self.confirm = method, budget, seeds, confirm
@@ -99,7 +99,7 @@ class SearchRewriter:
         if isinstance(given, Mapping):
             weights = {r.name: given[name] for r, name in zip(loaded, given, strict=True)}
         self.studio = Studio(model, loaded, dict(weights or {}), **options)
-        guarded = load_guarded(rewriter, generator=model)
+        guarded = load_guard(rewriter, generator=model)
         flops = self.studio.count_flops
         self.writer = Writer(guarded, instructs=instructs, count_flops=flops)
         self.model_id = f"search:{method.name}({guarded.model_id})"

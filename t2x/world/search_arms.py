@@ -220,9 +220,9 @@ def evaluate_at_equal_cost(
 
 
 def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
-    from t2x.rewriters.loading import load_guarded
+    from t2x.rewriters.loading import load_guard
 
-    return load_guarded(rewriter, generator=model)
+    return load_guard(rewriter, generator=model)
 
 
 # ---- running ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from t2x.cli import run
 from t2x.rewriters.guarded import Guarded
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.templates import Template
@@ -361,6 +363,46 @@ def test_the_command_serves_and_ends_when_told(client, tmp_path: Path) -> None:
         assert asked.result().choices[0].message.content.startswith("my private cat")
     out, err = process.communicate(timeout=30)
     assert "private" not in out + err and "s3cret" not in out + err + first
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1), (0, 1, 1, 2)])
+@pytest.mark.parametrize("window", [0.05, 60])
+def test_who_stops_the_queue_leaves_no_request_without_an_answer(
+    seeds: tuple[int, ...], window: float
+) -> None:
+    """Stopped while the first group is rewritten, or in the window with all of them taken."""
+    from t2x.apps.request_batcher import Batcher, Busy, Request
+
+    rewriter = Recording()
+    rewriter.gate.clear()
+
+    async def stop() -> list[Any]:
+        batcher = Batcher(Guarded(rewriter), window=window)
+        asked = [
+            asyncio.ensure_future(batcher.rewrite(Request(f"a cat {i}", seed=seed)))
+            for i, seed in enumerate(seeds)
+        ]
+        await asyncio.sleep(0)
+        await batcher.start()
+        await asyncio.sleep(0.05)
+        while window < 1 and not rewriter.asked:
+            await asyncio.sleep(0.01)
+        threading.Timer(0.1, rewriter.gate.set).start()
+        await batcher.stop()
+        with pytest.raises(Busy, match="shutting down"):
+            await asyncio.wait_for(batcher.rewrite(Request("a cat")), 1)
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 5)
+
+    answers = asyncio.run(stop())
+    done = [not isinstance(answer, Exception) for answer in answers]
+    assert done == [window < 1 and seed == 0 for seed in seeds]
+    assert all(isinstance(a, Busy) for a, ok in zip(answers, done, strict=True) if not ok)
+
+
+def test_a_search_is_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "--model", "search:best-of-n", "--port", "0"]) == 1
+    said = capsys.readouterr().err
+    assert "'search:best-of-n' is a search" in said and said.count("\n") == 1
 
 
 def test_an_address_that_is_taken_is_an_error_of_one_line() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from t2x.errors import T2XError
 from t2x.jobs import columns
-from t2x.jobs.columns import Record, count_records, read_column
+from t2x.jobs.columns import Record, read_column
 from t2x.jobs.lines import file_source, input_source, read_lines
 from t2x.jobs.rewriting import rewrite_file
 from t2x.testing import FakeRewriter
@@ -34,7 +34,8 @@ def test_what_a_writer_wrote_is_read_back(separator: str, mark: str) -> None:
     found = read((mark + file.getvalue()).encode())
     assert [record.text for record in found] == TEXTS
     assert [record.number for record in found] == [2, 3, 4, 6, 7, 8, 9, 10]
-    assert count_records(io.BytesIO(file.getvalue().encode())) == len(TEXTS)
+    Path("in.csv").write_bytes((mark + file.getvalue()).encode())
+    assert file_source(Path("in.csv")).total == len(TEXTS)
 
 
 def test_a_bad_record_has_a_reason_and_the_next_is_read() -> None:
@@ -45,6 +46,29 @@ def test_a_bad_record_has_a_reason_and_the_next_is_read() -> None:
     assert list(errors) == [3, 4, 5, 7, 8]
     assert errors[3] == "1 fields where the header has 2" and "not valid CSV" in errors[4]
     assert "not UTF-8" in errors[5] and errors[8] == "a quoted field is not closed"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_quote_within_a_field_is_text(separator: str) -> None:
+    texts = ['a 12" vinyl record', "a red cat", 'a 7" single', "a dog", 'x, "y", z; "w" and\t"v']
+    texts[-1] = texts[-1].replace(separator, " ")
+    data = "".join(f"{text}{separator}{i}\n" for i, text in enumerate(["prompt", *texts])).encode()
+    data = data.replace(b"0\n", b"n\n", 1)
+    assert [(r.number, r.text, r.error) for r in read(data)] == [
+        (i, text, "") for i, text in enumerate(texts, 2)
+    ]
+    Path("in.csv").write_bytes(data)
+    done = rewrite_file(file_source(Path("in.csv")), "o.jsonl", rewriter=FakeRewriter())
+    assert (done.written, done.bad) == (5, 0) and file_source(Path("in.csv")).total == 5
+
+
+def test_lines_that_are_no_record_together_are_read_one_by_one() -> None:
+    data = b'prompt,n\n"big" cat,1\n"open,2\na red cat,3\na "dog,4\n"a bus",5\n"two\nlines",6\n'
+    found = read(data)
+    assert [(r.number, r.text) for r in found if not r.error] == [
+        (4, "a red cat"), (5, 'a "dog'), (6, "a bus"), (7, "two\nlines"),
+    ]  # fmt: skip
+    assert [r.number for r in found if r.error] == [2, 3]
 
 
 def test_an_open_quote_takes_no_more_than_a_record_s_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +87,21 @@ def test_an_open_quote_takes_no_more_than_a_record_s_room(monkeypatch: pytest.Mo
     assert next(records) == Record(2, error="a quoted field is not closed")
     assert taken < 20
     assert next(records) == Record(3, "cat 0")
+
+
+def test_quotes_that_close_amid_text_are_found_at_once() -> None:
+    """Or each of many such lines would look through a megabyte."""
+    taken = 0
+
+    def lines():
+        nonlocal taken
+        yield b"prompt,n\n"
+        for _ in range(10_000):
+            taken += 1
+            yield b'a"b,"c\n'
+
+    records = read_column(lines(), "prompt")
+    assert next(records).error and taken < 3
 
 
 def test_a_missing_column_is_told_with_those_that_are_there() -> None:

@@ -304,6 +304,61 @@ def test_a_prompt_that_breaks_the_rewriter_is_a_bad_line(small):
     assert [row["index"] for row in read("o.jsonl")] == [0, 1, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("poison", [[], ["cat 0"], ["cat 1", "cat 4"], ["cat 5"]])
+@pytest.mark.parametrize("records", [None, 0, 1, 2, 3])
+def test_a_flaky_rewriter_loses_and_doubles_no_line(monkeypatch, records, poison):
+    """Fails first on 2 and 5; ``records`` are those that a kill left, None without one."""
+    write_input([b'"cat %d"' % i for i in range(5)] + [b"{bad", b'"cat 5"'])
+
+    class Flaky(FakeRewriter):
+        fails_on = ("cat 2", "cat 5")
+
+        def rewrite(self, prompts, **options):
+            if set(prompts) & set(self.fails_on):
+                raise RuntimeError("try again later")
+            return super().rewrite(prompts, **options)
+
+    done = run(rewriter=Flaky())
+    assert (done.written, done.bad) == (4, 3)
+    settled = [0, 1, 3, 4]
+    if records is not None:
+        whole = Path("o.jsonl").read_bytes().splitlines(keepends=True)
+        Path("o.jsonl").write_bytes(b"".join(whole[:records]))
+        settled = settled[:records]
+    monkeypatch.setattr(Flaky, "fails_on", poison)
+    for _ in range(3):
+        done = run(rewriter=Flaky())
+        good = [row["index"] for row in read("o.jsonl")]
+        path = Path("o.jsonl.errors")
+        bad = [row["index"] for row in read(str(path))]
+        assert sorted(good + bad) == list(range(7)) and good[: len(settled)] == settled
+        assert (good, bad) == (sorted(good), sorted(bad))
+        assert (done.written, done.bad) == (len(good), len(bad))
+        state = Path("o.jsonl").read_bytes(), path.read_bytes()
+        settled = good
+    run(rewriter=Flaky())
+    assert state == (Path("o.jsonl").read_bytes(), path.read_bytes())
+
+
+def test_a_last_line_that_failed_once_moves_to_the_output():
+    write_input([b'"a"', b'"b"', b'"poison"'])
+    done = run(rewriter=Recording(fails_on="poison"))
+    assert (done.written, done.bad) == (2, 1)
+    with pytest.raises(KeyboardInterrupt):  # what is there stays until there is something new
+        run(rewriter=Stopping())
+    assert [row["index"] for row in read("o.jsonl.errors")] == [2]
+    for resumed in (2, 3):
+        done = run()
+        assert (done.written, done.bad, done.resumed) == (3, 0, resumed)
+        assert [row["index"] for row in read("o.jsonl")] == [0, 1, 2]
+        assert not Path("o.jsonl.errors").exists()
+
+
+class Stopping(FakeRewriter):
+    def rewrite(self, prompts, **options):
+        raise KeyboardInterrupt
+
+
 def test_a_rewriter_that_is_broken_stops_the_job_and_leaves_it_to_go_on():
     write_input([b'"cat %d"' % i for i in range(rewriting.BATCH + BROKEN)])
 

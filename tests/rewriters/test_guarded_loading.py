@@ -12,7 +12,7 @@ from t2x.generators import DiffusionGenerator
 from t2x.prompts.budget import TokenBudget
 from t2x.prompts.checks import FREE_ENGLISH
 from t2x.rewriters.guarded import Guarded
-from t2x.rewriters.loading import load_guarded
+from t2x.rewriters.loading import load_guard, load_guarded
 from t2x.testing import (
     FakeGenerator,
     FakeRewriter,
@@ -86,3 +86,16 @@ def test_objects_and_folders_are_loaded(tmp_path: Path) -> None:
 def test_a_generator_whose_limits_are_unknown_is_told(caplog: Any) -> None:
     load_guarded(FakeRewriter(), generator=FakeGenerator())
     assert "token limits of fake-generator are unknown" in caplog.text
+
+
+def test_who_needs_the_guard_itself_gets_no_search():
+    class Search(FakeRewriter):
+        guards_itself = True
+
+    search = Search()
+    assert load_guarded(search) is search
+    with pytest.raises(T2XError, match="'fake-rewriter' is a search"):
+        load_guard(search)
+    with pytest.raises(T2XError, match="'search:evolution' is a search"):
+        load_guard("search:evolution", generator="no-such-generator")  # told before it is loaded
+    assert isinstance(load_guard(FakeRewriter()), Guarded)

@@ -96,6 +96,10 @@ def test_load_rewriter_takes_a_target() -> None:
         load_rewriter("none", target="wam")
     short = load_rewriter(tiny_causal_lm(), target="qwen-image", max_new_tokens=9)
     assert short.template.max_new_tokens == 9  # type: ignore[attr-defined]
+    long = load_rewriter(tiny_causal_lm(), target="qwen-image")
+    assert isinstance(long, LanguageModelRewriter)
+    needed = TARGETS["qwen-image"].put_into(GENERAL).max_new_tokens
+    assert long.template.max_new_tokens == needed > GENERAL.max_new_tokens
     own = LanguageModelRewriter(*tiny_causal_lm())
     assert load_rewriter(own, target="sd15") is not own and own.template == GENERAL
 
