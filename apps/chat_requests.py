@@ -106,7 +106,8 @@ def _refuse_others(value: Mapping[str, Any]) -> None:
         if name in _NEUTRAL and given not in _NEUTRAL[name]:
             raise BadRequest(f"a rewriter has no {name}; leave it out", param=name)
         if name not in (*_NEUTRAL, *_KNOWN, *_IGNORED, *_HARMLESS):
-            raise BadRequest("the request has a field that is not known here", param=name[:60])
+            shown = name[:60].encode("utf-8", "backslashreplace").decode()  # lone surrogates
+            raise BadRequest("the request has a field that is not known here", param=shown)
 
 
 def _temperature(value: Mapping[str, Any], allowed: bool) -> float | None:

@@ -135,9 +135,10 @@ class _Server:
     def _check_key(self, request: Request) -> None:
         if not self._key:
             return
-        given = request.headers.get("authorization", "")
-        wanted = f"Bearer {self._key}"
-        if not hmac.compare_digest(given.encode("utf-8"), wanted.encode("utf-8")):
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        sent = given.strip().encode("latin-1")  # how headers are decoded
+        good = hmac.compare_digest(sent, self._key.encode("utf-8"))
+        if scheme.lower() != "bearer" or not good:
             raise BadRequest("the API key is missing or wrong", status=401, code="invalid_api_key")
 
 

@@ -182,6 +182,7 @@ def test_what_the_guard_gives_back_says_why(serving, client) -> None:
         ({"logprobs": True}, 400, "no logprobs"),
         ({"stream": "yes"}, 400, "true or false"),
         ({"tempreature": 1}, 400, "not known"),
+        ({"\ud800": 1}, 400, "not known"),
     ],
 )
 def test_what_can_not_be_done_is_refused(serving, change, status, said) -> None:
@@ -228,6 +229,9 @@ def test_a_key_is_asked_for(serving, client) -> None:
             made.chat.completions.create(model="mine", messages=say("a cat"))
     body = json.dumps({"messages": say("a cat")}).encode()
     assert post(address, body)[0] == 401
+    ours = "s3cret-ü".encode().decode("latin-1")  # what a client that sends UTF-8 puts on the wire
+    assert post(address, body, Authorization=f"bearer {ours}")[0] == 200
+    assert post(address, body, Authorization=f"Basic {ours}")[0] == 401
     plain = serving(FakeRewriter(), key="s3cret")
     with client(plain, "s3cret") as made:
         assert made.chat.completions.create(model="mine", messages=say("a cat")).choices
