@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request as WebRequest
 from urllib.request import urlopen
 
@@ -210,7 +210,8 @@ def test_bodies_have_a_size_and_a_type(serving) -> None:
         f"{address}/v1/chat/completions", iter([b" " * 200] * 5),
         {"Content-Type": "application/json"},
     )  # fmt: skip
-    with pytest.raises(HTTPError, match="413"):
+    # The server answers and hangs up before all is sent; either may reach the client first.
+    with pytest.raises((URLError, ConnectionError), match=r"413|[Bb]roken pipe|reset"):
         urlopen(chunked)
     with pytest.raises(HTTPError, match="404"):
         urlopen(f"{address}/v1/embeddings")
