@@ -130,6 +130,8 @@ def test_version(t2x):
         (("world", "train", "emoji-clop"), 1, "did you mean 'emoji-clip'"),
         (("world", "eval", "--arm", ","), 1, "no arm was named"),
         (("world", "eval", "--n", "29"), 2, "Invalid value"),
+        (("world", "eval", "--workers", "1"), 1, "--workers: for arms at equal cost"),
+        (("world", "eval", "--reward", "clip=1", "--split", "held-out"), 1, "--reward, --split:"),
         (("world", "render", "--task", "dance"), 1, "unknown task 'dance'"),
     ],
 )

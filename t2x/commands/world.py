@@ -78,18 +78,25 @@ def evaluate(
         typer.Option(min=2, help="Pictures for each prompt and arm, of which a reward takes one."),
     ] = None,
     rewards: Annotated[
-        str, typer.Option("--reward", "-r", help="With --budget: what takes it, with weights.")
-    ] = EXAMPLE,
+        str | None,
+        typer.Option(
+            "--reward", "-r", help=f"With --budget: what takes it, with weights; {EXAMPLE} without."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="With --budget: JSONL, a row a prompt; a stopped run goes on from it."),
     ] = None,
     split: Annotated[
-        str, typer.Option(help="With --budget: held-out, or validation to choose settings on.")
-    ] = "held-out",
+        str | None,
+        typer.Option(
+            help="With --budget: held-out, as without, or validation to choose settings on."
+        ),
+    ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="With --budget: processes of one thread each.")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, help="With --budget: processes of one thread each, 1 without."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Generate from held-out prompts in several arms, and let the judge score the pictures.
@@ -99,8 +106,12 @@ def evaluate(
     critique-refine.
     """
     names = split_names(arms, "arm", "--arm raw,dense")
-    if budget is None and (out is not None or split != "held-out"):
-        raise T2XError("--out and --split are for arms at equal cost; give --budget as well")
+    if budget is None:
+        given = {"--reward": rewards, "--out": out, "--split": split, "--workers": workers}
+        if idle := [option for option, value in given.items() if value is not None]:
+            raise T2XError(
+                f"{', '.join(idle)}: for arms at equal cost; give --budget as well, or leave it out"
+            )
     with progress() as show:
         if budget is None:
             from t2x.world.evaluate import evaluate_arms
@@ -109,11 +120,17 @@ def evaluate(
         else:
             from t2x.world.search_arms import EqualCost, evaluate_at_equal_cost
 
-            weights = split_weights(rewards, "reward", EXAMPLE)
+            weights = split_weights(EXAMPLE if rewards is None else rewards, "reward", EXAMPLE)
             setup = EqualCost(
-                names, n, seed, budget, generator=generator, rewards=weights, split=split
+                names,
+                n,
+                seed,
+                budget,
+                generator=generator,
+                rewards=weights,
+                split=split or "held-out",
             )
-            result = evaluate_at_equal_cost(setup, out=out, workers=workers, progress=show)
+            result = evaluate_at_equal_cost(setup, out=out, workers=workers or 1, progress=show)
     if as_json:
         print_json(result)
         return
@@ -177,7 +194,7 @@ def measure_rewards(
 
 
 def _print_costs(arms: dict[str, Any]) -> None:
-    """What each arm spent on a prompt, and what the first picture of its text is worth."""
+    """What each arm spent on a prompt, and what one more picture of its text is worth."""
     names = ("pictures", "reward_calls", "lm_calls", "seconds", "flops")
     rows = [
         (name, *(f"{arm['cost'][key]:.3g}" for key in names), arm["one_picture"]["overall"])

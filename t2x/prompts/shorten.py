@@ -13,9 +13,9 @@ from t2x.prompts.forms import content_words
 __all__ = ["Clause", "clauses", "shortened", "user_first"]
 
 _OPEN, _CLOSE = "([{<\u201c\u00ab\u300c\u201e", ")]}>\u201d\u00bb\u300d\u201d"
-_MARK = re.compile(r"[,;.!?\u3002\uff0c\uff1b\uff01\uff1f\n]+(?=\s|$|[\u3400-\u9fff])")
+_MARK = re.compile(r"[,;.!?\u3001\u3002\uff0c\uff1b\uff01\uff1f\n]+(?=\s|$|[\u3400-\u9fff])")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[A-Za-z]|mr|mrs|ms|dr|st|mt|vs|no|prof|jr|sr|approx)\.$", re.I
+    r"(?:^|[\s(.])(?:[A-Za-z]|mr|mrs|ms|dr|st|mt|vs|no|prof|jr|sr|approx)\.$|^\d+\.$", re.I
 )
 _SENTENCE_END = ".!?\u3002\uff01\uff1f\n"
 
@@ -38,7 +38,9 @@ def clauses(text: str) -> list[Clause]:
     at = 0
     for mark in _MARK.finditer(text):
         end = mark.end() + len(text[mark.end() :]) - len(text[mark.end() :].lstrip())
-        if _inside(text[at : mark.start()]) or _ABBREVIATION.search(text[at : mark.end()]):
+        if _inside(text[at : mark.start()], text[end:]) or _ABBREVIATION.search(
+            text[at : mark.end()]
+        ):
             continue
         found.append(Clause(text[at:end], mark.group()[0] in _SENTENCE_END))
         at = end
@@ -47,10 +49,13 @@ def clauses(text: str) -> list[Clause]:
     return found
 
 
-def _inside(piece: str) -> bool:
-    """Whether a quotation or bracket is open at the end of ``piece``."""
+def _inside(piece: str, rest: str) -> bool:
+    """Whether a quotation or bracket is open at the end of ``piece`` that ``rest`` closes: a smiley
+    or an inch mark opens none.
+    """
     depth = sum(piece.count(c) for c in _OPEN) - sum(piece.count(c) for c in _CLOSE)
-    return depth > 0 or piece.count('"') % 2 == 1
+    closed = any(c in rest for c in _CLOSE)
+    return (depth > 0 and closed) or (piece.count('"') % 2 == 1 and '"' in rest)
 
 
 def shortened(text: str, source: str, fits: Callable[[str], bool]) -> tuple[str, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """Operators on prompts that need no language model: they move, drop, mix and swap clauses.
 
-A clause is what stands between commas, semicolons and the ends of sentences, outside brackets. So
+A clause is what stands between commas, semicolons and the ends of sentences, outside brackets and
+quotes, as ``t2x.prompts.shorten`` cuts. So
 "exactly two cats on a sofa, soft light" has two, and "two objects. left: a cat. right: a dog." has
 three. Clauses that share no content word with the user's prompt are its *trimmings* (style,
 quality, surroundings), the others its *body*. What an operator gives is checked like any other
@@ -18,6 +19,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from t2x.prompts import shorten
 from t2x.prompts.constraints import content_words
 
 __all__ = [
@@ -43,9 +45,7 @@ TRIMMINGS = (
     "studio light",
     "simple composition",
 )
-_END = re.compile(r"(?:[,;\u3001\uff0c\uff1b]|[.!?\u3002])(?=\s|$)|[\u3001\uff0c\uff1b\u3002]")
-_SHORTENED = re.compile(r"(?:^|[\s(.])(?:[A-Z][a-z]{0,3}|[A-Za-z]|\d+)$")  # Mr. St. e. 3.
-_OPEN, _CLOSED = "([{", ")]}"
+_MARKS = re.compile(r"[,;.!?\s\u3001\u3002\uff0c\uff1b\uff01\uff1f]*$")
 
 
 @dataclass(frozen=True)
@@ -58,21 +58,11 @@ class Clauses:
     @classmethod
     def of(cls, text: str) -> Clauses:
         """Cut a text; ``str`` of the result is the text again, but for blanks at the ends."""
-        clauses, marks, at = [], [], 0
-        for found in _END.finditer(text):
-            before = text[at : found.start()]
-            if _depth(text[: found.start()]) or (
-                found.group() == "." and _SHORTENED.search(before)
-            ):
-                continue
-            blanks = len(text[found.end() :]) - len(text[found.end() :].lstrip())
-            clauses.append(before.strip())
-            marks.append(text[at + len(before.rstrip()) : found.end() + blanks])
-            at = found.end() + blanks
-        if text[at:].strip():
-            clauses.append(text[at:].strip())
-            marks.append("")
-        return cls(tuple(clauses), tuple(marks))
+        found = []
+        for clause in shorten.clauses(text.strip()):
+            end = _end(clause.text)
+            found.append((clause.text[:end], clause.text[end:]))
+        return cls(tuple(c for c, _ in found), tuple(m for _, m in found))
 
     def __str__(self) -> str:
         return "".join(c + m for c, m in zip(self.clauses, self.marks, strict=True)).strip()
@@ -90,9 +80,10 @@ class Clauses:
         return (between if between[-1:].isspace() else f"{between} ").join(kept) + end
 
 
-def _depth(text: str) -> int:
-    """Brackets that are open at the end of ``text``."""
-    return sum(text.count(c) for c in _OPEN) - sum(text.count(c) for c in _CLOSED)
+def _end(clause: str) -> int:
+    """Where the marks at the end of a clause begin."""
+    found = _MARKS.search(clause)
+    return found.start() if found else len(clause)
 
 
 def is_trimming(clause: str, asked: frozenset[str]) -> bool:

@@ -6,10 +6,14 @@ Promptbreeder (Fernando et al. 2023, arXiv 2309.16797) and SPELL (Li and Wu 2023
 Each exists as an instruction to a rewriter that follows them, and as one on clauses with a rewriter
 that only rewrites; ``History`` names the operator of every candidate.
 
-Differs from the papers: the fitness of a text is that of its pictures for one prompt, not the
-accuracy on a data set; populations are as small as a budget of pictures; proposals that break a
-check are dropped; Promptbreeder's mutation of its mutation prompts (hypermutation) is here a weight
-of each operator that grows with its successes.
+Differs from the papers: EvoPrompt's GA draws both parents by roulette wheel over the whole
+population, and here the base is any of the ``top`` best with the same odds; its DE goes through
+every member and puts a child in the place of its base only if the child is better, and here a round
+changes bases drawn from the ``top`` best, and every child joins the candidates. The fitness of a
+text is that of its pictures for one prompt, not the accuracy on a data set; populations are as
+small as a budget of pictures; proposals that break a check are dropped; Promptbreeder's mutation of
+its mutation prompts (hypermutation) is here a weight of each operator that grows with its
+successes.
 """
 
 from __future__ import annotations

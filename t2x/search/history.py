@@ -76,12 +76,25 @@ class History:
     def rewrites(self, number: int = 1) -> list[Rewrite]:
         """The winner and the next best texts that beat the user's own words, ``number`` in all;
         where there are fewer, the user's own words, with a check that says so."""
-        own = _or_low(self.candidates[0].mean())
         order = dict.fromkeys((self.winner.number, *self.ranking))
         better = [self.candidates[n] for n in order if n]
-        chosen = [c for c in better if c is self.winner or c.mean() > own]
+        chosen = [c for c in better if c is self.winner or self._beats_own(c)]
+        shared = [s for s in self.winner.shots if all(s in c.shots for c in chosen)]
+        # The sort is stable: of equals, and of those without a shared seed, the ranking decides.
+        chosen.sort(key=lambda c: (c is not self.winner, -_or_low(c.mean(shared))))
         rows = [self._result(c) for c in chosen[:number]]
         return rows + [self._own()] * (number - len(rows))
+
+    def _beats_own(self, candidate: Candidate) -> bool:
+        """Whether a text is better than the user's own words on the seeds that both were drawn
+        from, as ``Track.winner`` asks; words that were not measured are beaten by any that were.
+        """
+        own = self.candidates[0]
+        shared = [s for s in candidate.shots if s in own.shots]
+        mark = own.mean(shared)
+        return not math.isnan(candidate.mean()) and (
+            math.isnan(mark) or candidate.mean(shared) > mark
+        )
 
     def _own(self) -> Rewrite:
         own = self.candidates[0]

@@ -16,10 +16,9 @@ from t2x.search.rewriter import Method, SearchRewriter
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["METHODS", "REWARDS", "load_search", "make_method"]
+__all__ = ["METHODS", "REWARDS", "load_search", "make_method", "method_of"]
 
-# Of the embedded rewards, the two that together tell right pictures from wrong best; chosen on
-# validation prompts.
+# Defaults; whether other rewards or weights choose better is not claimed.
 REWARDS: dict[str, float] = {"clip": 1.0, "vqa": 0.5}
 
 
@@ -58,6 +57,13 @@ def make_method(name: str, /, **options: Any) -> Method:
     if operators:
         options["operators"] = operators
     return METHODS[kind](**options)
+
+
+def method_of(name: str) -> str | None:
+    """The search that a name means, with or without the registry's "search:" before it, as
+    :func:`make_method` takes it; None for anything else."""
+    bare = name.removeprefix("search:")
+    return bare if bare.partition(":")[0] in METHODS else None
 
 
 def load_search(

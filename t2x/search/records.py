@@ -45,7 +45,7 @@ class Shot:
 class Cost:
     """What one prompt's search has spent. ``reward_calls`` counts pictures put before a reward, a
     critique or a list of questions, each reward on its own; ``lm_calls`` texts that a language
-    model was asked for. ``flops`` is NaN where nobody counted.
+    model wrote for it, those included that it wrote again. ``flops`` is NaN where nobody counted.
     """
 
     pictures: int = 0
@@ -142,6 +142,7 @@ class Track:
     leaders: tuple[int, ...] = ()  # candidates that were drawn from more seeds at the end
     tried: set[tuple[str, ...]] = field(default_factory=set)  # parts of proposals so far
     asked: dict[Any, int] = field(default_factory=dict)  # answers had so far, by what was asked
+    written: dict[Any, int] = field(default_factory=dict)  # answers known so far, by what was asked
 
     @property
     def left(self) -> int:

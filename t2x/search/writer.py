@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -88,18 +88,31 @@ class Writer:
             begins.append(had.get((ask.template, ask.sources), 0))
             had[ask.template, ask.sources] = begins[-1] + ask.number
         self._fill(asks, begins)
+        self._charge(asks, begins)
         return [self._proposals(a, begin, operator) for a, begin in zip(asks, begins, strict=True)]
 
     def _proposals(self, ask: Ask, begin: int, operator: str) -> list[Proposal]:
-        cost, rows = ask.track.cost, []
+        rows = []
         for source, plain in zip(ask.sources, ask.track.sources, strict=True):
             told = self._told[ask.template, source, ask.track.seed][begin : begin + ask.number]
             rows.append([replace(rewrite, original=plain) for rewrite, _ in told])
-            cost.lm_calls += ask.number * self.is_model
-            for _, seconds in told:
-                cost.add_seconds("writing", seconds)
-                cost.add_flops(math.nan if self._flops is None else self._flops)
         return [Proposal(parts, operator) for parts in zip(*rows, strict=True)]
+
+    def _charge(self, asks: Sequence[Ask], begins: Sequence[int]) -> None:
+        """Charge each track for every text that its asks made the rewriter write, the earlier ones
+        that it wrote again included, as if the track had been alone: what other searches of the
+        same prompt had written saves time, and no cost."""
+        tracks = {id(ask.track): ask.track for ask in asks}
+        for own, track in tracks.items():
+            mine = [(a, b) for a, b in zip(asks, begins, strict=True) if id(a.track) == own]
+            for key, number in _wanted(mine, track.written).items():
+                track.written[key] = number
+                track.cost.lm_calls += number * self.is_model
+                told = self._told[key][:number]
+                mean = sum(seconds for _, seconds in told) / len(told)
+                track.cost.add_seconds("writing", number * mean)
+                flops = math.nan if self._flops is None else self._flops
+                track.cost.add_flops(number * flops)
 
     def text(self, track: Track, parts: Sequence[str], operator: str, *parents: int) -> Proposal:
         """A proposal that no model wrote."""
@@ -117,14 +130,8 @@ class Writer:
 
     def _fill(self, asks: Sequence[Ask], begins: Sequence[int]) -> None:
         """Ask for what is not known yet, rows of one task, seed and number together."""
-        wanted: dict[_Key, int] = {}
-        for ask, begin in zip(asks, begins, strict=True):
-            for source in ask.sources:
-                key = (ask.template, source, ask.track.seed)
-                end, known = begin + ask.number, len(self._told.get(key, ()))
-                if end > known:
-                    # Earlier answers are written again: twice as many keeps that below one half.
-                    wanted[key] = max(end, 2 * known, wanted.get(key, 0))
+        known = {key: len(told) for key, told in self._told.items()}
+        wanted = _wanted(list(zip(asks, begins, strict=True)), known)
         groups: dict[tuple[Template | None, int, int], list[_Key]] = {}
         for key, end in wanted.items():
             groups.setdefault((key[0], key[2], end), []).append(key)
@@ -151,3 +158,17 @@ class Writer:
         if template not in self._tasks:
             self._tasks[template] = self.rewriter.with_template(template)
         return self._tasks[template]
+
+
+def _wanted(asks: Sequence[tuple[Ask, int]], known: Mapping[_Key, int]) -> dict[_Key, int]:
+    """How many answers must be written for each key of which more are asked than are known; with
+    each ask comes the number of its first answer."""
+    wanted: dict[_Key, int] = {}
+    for ask, begin in asks:
+        for source in ask.sources:
+            key = (ask.template, source, ask.track.seed)
+            end, had = begin + ask.number, known.get(key, 0)
+            if end > had:
+                # Earlier answers are written again: twice as many keeps that below one half.
+                wanted[key] = max(end, 2 * had, wanted.get(key, 0))
+    return wanted

@@ -224,9 +224,9 @@ def evaluate_arms(
 
 def check_arms(arms: Sequence[str], n: int) -> None:
     """Raise T2XError for arms that can't be run with one picture each, or too few prompts."""
-    from t2x.search.loading import METHODS
+    from t2x.search.loading import method_of
 
-    if searching := [arm for arm in arms if arm in METHODS]:
+    if searching := [arm for arm in arms if method_of(arm)]:
         raise T2XError(
             f"{searching[0]} draws several pictures of each prompt; give every arm the same number "
             "with --budget (t2x.world.search_arms)"

@@ -3,11 +3,11 @@ reward chooses one of them, and the judge sees that one alone.
 
 An arm with one text (raw, rules, rewrite, dense) spends its pictures on seeds of that text: best of
 B seeds. A search spends them on texts and seeds as it likes, the one of the user's own words
-included. Texts and seeds that several arms draw are drawn once and charged to each. Beside the
-final picture, the judge sees the first one of each arm's final text (``one_picture``): what a user
-gets who takes the text and draws once.
+included. Texts and seeds that several arms draw are drawn once and charged to each.
 
-The reward and the settings of the searches were chosen on validation prompts.
+Beside the final picture, the judge sees one more of each arm's final text (``one_picture``): what a
+user gets who takes the text and draws once. Its seed is one that no arm has used, and it is no part
+of the budget: a picture that helped to choose the text would look better than the text is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import math
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -27,8 +27,8 @@ import numpy as np
 
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
-from t2x.registry import load_rewriter
-from t2x.search.loading import METHODS, REWARDS, make_method
+from t2x.registry import known_names, load_rewriter
+from t2x.search.loading import METHODS, REWARDS, make_method, method_of
 from t2x.search.records import Cost, Track
 from t2x.search.rewriter import SearchRewriter
 from t2x.search.studio import Order, Studio
@@ -60,7 +60,7 @@ SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
     "held-out": held_out_prompts,
     "validation": validation_prompts,
 }
-# Chosen on validation prompts, as is t2x.search.loading.REWARDS.
+# Options of a search by its name; those that are not here are the defaults of its class.
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {}
 NUMBERS = {"seeds": 1, "confirm": 0}
 Progress: TypeAlias = "Callable[[str, int, int], None]"
@@ -69,14 +69,15 @@ Row: TypeAlias = "dict[str, Any]"
 
 @dataclass
 class _Outcome:
-    """What one arm gave for one prompt: the best picture of all, the first of its text, the
-    cost."""
+    """What one arm gave for one prompt: its final text, the best picture of all, the cost; and one
+    picture of the text that nothing has chosen, once it is drawn."""
 
     text: str
+    negative: str
     final: Shot | None
-    first: Shot | None
     cost: Cost
     status: str
+    one: Shot | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class EqualCost:
     """What is compared.
 
     Args:
-        arms: raw, rules, rewrite, dense, names of rewriters and of searches (``METHODS``).
+        arms: raw, rules, rewrite, dense, names of rewriters and of searches (``METHODS``, with or
+            without "search:" before them).
         n: prompts.
         seed: of prompts, texts and pictures.
         budget: pictures per prompt and arm.
@@ -107,10 +109,10 @@ class EqualCost:
 
     def check(self) -> None:
         """Raise T2XError, before anything is loaded, for what can't be run."""
-        check_arms([name for name in self.arms if name not in METHODS] or ["raw"], self.n)
+        check_arms([name for name in self.arms if not method_of(name)] or ["raw"], self.n)
         if self.split not in SPLITS:
             raise T2XError(f"unknown split {self.split!r}; allowed: {', '.join(SPLITS)}")
-        if len(set(self.arms)) != len(self.arms):
+        if len({method_of(name) or name for name in self.arms}) != len(self.arms):
             raise T2XError(f"the arms are {', '.join(self.arms)}; give each once")
         if self.budget < 2:
             raise T2XError(f"budget is {self.budget}; give at least 2 pictures")
@@ -121,11 +123,14 @@ class EqualCost:
 
     def settings(self) -> Row:
         """All that decides a row."""
-        names = {name: getattr(self, name) for name in ("generator", "rewriter")}
-        rewards = self.rewards
-        if not isinstance(rewards, Mapping):
-            rewards = {reward.name: 1.0 for reward in rewards}
-        methods = {name: METHOD_OPTIONS.get(name, {}) for name in self.arms if name in METHODS}
+        from t2x import __version__
+
+        parts = {"generator": self.generator, "rewriter": self.rewriter}
+        names = {k: v if isinstance(v, str) else v.model_id for k, v in parts.items()}
+        rewards: Mapping[str, Any] | Sequence[RewardModel] = self.rewards
+        if not isinstance(rewards, Mapping):  # of an ensemble, what is in it
+            rewards = {r.name: getattr(r, "weights", 1.0) for r in rewards}
+        methods = [method for name in self.arms if (method := method_of(name))]
         return {
             "input": self.split,
             "n": self.n,
@@ -133,10 +138,13 @@ class EqualCost:
             "budget": self.budget,
             "chunk": self.chunk,
             "arms": list(self.arms),
-            **{k: v if isinstance(v, str) else v.model_id for k, v in names.items()},
+            **names,
             "rewards": dict(rewards),
             **NUMBERS,
-            "methods": methods,
+            "methods": {method: METHOD_OPTIONS.get(method, {}) for method in methods},
+            "one_picture": "of a new seed",
+            "weights": _weights({*names.values(), *self.arms} - set(ARMS)),
+            "t2x": __version__,
         }
 
 
@@ -148,6 +156,7 @@ class _Bench:
     studio: Studio
     writer: Writer
     prompts: list[UserPrompt]
+    others: list[Writer] = field(default_factory=list)  # of arms with rewriters of their own
 
     @classmethod
     def load(cls, setup: EqualCost) -> _Bench:
@@ -161,9 +170,27 @@ class _Bench:
         return cls(setup, studio, writer, setup.prompts())
 
     def noise(self, index: int) -> list[int]:
-        """Picture seeds of a prompt; the first is the one of the arms with one picture."""
+        """Picture seeds of a prompt; the first is the one of ``evaluate_arms``."""
         budget = self.setup.budget
         return [picture_seed(self.setup.seed, index, number) for number in range(budget)]
+
+    def draw_once(
+        self, chunk: Sequence[UserPrompt], outcomes: Sequence[_Outcome], start: int
+    ) -> None:
+        """Draw the final texts once more, from a seed that no arm has used, at no arm's cost."""
+        seed, unused = self.setup.seed, self.setup.budget
+        orders = [
+            Order(p.text, o.text, o.negative, picture_seed(seed, start + i, unused))
+            for i, (p, o) in enumerate(zip(chunk, outcomes, strict=True))
+        ]
+        for outcome, shot in zip(outcomes, self.studio.draw(orders), strict=True):
+            outcome.one = shot
+
+    def another_writer(self, rewriter: str) -> Writer:
+        """A rewriter beside the one of the searches."""
+        guarded = _guarded(rewriter, self.studio.generator)
+        self.others.append(Writer(guarded, count_flops=True))
+        return self.others[-1]
 
     @cached_property
     def runners(self) -> dict[str, _Runner]:
@@ -174,9 +201,12 @@ class _Bench:
         """Run all arms on the chunk of prompts that begins at ``start``, and judge."""
         chunk = self.prompts[start : start + self.setup.chunk]
         found = {name: run(chunk, start) for name, run in self.runners.items()}
+        for rows in found.values():
+            self.draw_once(chunk, rows, start)
         judged = _judged(chunk, found)
         self.studio.clear()
-        self.writer.clear()
+        for writer in (self.writer, *self.others):
+            writer.clear()
         return [
             {"index": start + i, "arms": {name: judged[name][i] for name in found}}
             for i in range(len(chunk))
@@ -193,8 +223,9 @@ def evaluate_at_equal_cost(
     """Score arms that draw the same number of pictures; plain data for JSON.
 
     ``arms`` maps each name to the scores of its final picture as ``evaluate_arms`` gives them, with
-    ``one_picture`` (the same of the first picture of its text) and ``cost`` (means per prompt);
-    ``differences`` compares final pictures, ``one_picture_differences`` first ones.
+    ``one_picture`` (the same of a picture of its text from a seed that no arm has used) and
+    ``cost`` (means per prompt, without that picture); ``differences`` compares final pictures,
+    ``one_picture_differences`` those of the new seed.
 
     Args:
         setup: what is compared.
@@ -217,6 +248,18 @@ def evaluate_at_equal_cost(
                 output.write(part, [])
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return {**setup.settings(), **_table(setup, rows)}
+
+
+def _weights(names: Iterable[str]) -> dict[str, str]:
+    """Digests of the folders among ``names``, and of all embedded models that are there: a
+    generator may build on another one, and rewards name none of theirs."""
+    from t2x.generators.identity import folder_digest
+    from t2x.world.weights import EMBEDDED, is_present, model_dir
+
+    known = {"dense", *EMBEDDED, *known_names("generators"), *known_names("rewriters")}
+    folders = {name: model_dir(name) for name in EMBEDDED if is_present(name)}
+    folders |= {name: Path(name) for name in sorted({*names} - known) if Path(name).is_dir()}
+    return {name: folder_digest(folder) for name, folder in folders.items()}
 
 
 def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:
@@ -284,9 +327,10 @@ _Runner: TypeAlias = "Callable[[Sequence[UserPrompt], int], list[_Outcome]]"
 
 
 def _runner(name: str, bench: _Bench) -> _Runner:
-    if name not in METHODS:
+    kind = method_of(name)
+    if kind is None:
         return _one_text(name, bench)
-    method = make_method(name, **METHOD_OPTIONS.get(name, {}))
+    method = make_method(kind, **METHOD_OPTIONS.get(kind, {}))
     seed, numbers = bench.setup.seed, {"budget": bench.setup.budget, **NUMBERS}
     search = SearchRewriter.sharing(bench.studio, bench.writer, method, **numbers)
 
@@ -301,7 +345,8 @@ def _runner(name: str, bench: _Bench) -> _Runner:
 def _searched(history: History) -> _Outcome:
     winner = history.winner
     status = "accepted" if winner.number else "unchanged"
-    return _Outcome(winner.rewrite.text, history.shot, winner.first(), history.cost, status)
+    rewrite = winner.rewrite
+    return _Outcome(rewrite.text, rewrite.negative, history.shot, history.cost, status)
 
 
 def _best(shots: Sequence[Shot]) -> Shot | None:
@@ -337,7 +382,7 @@ def _one_text(name: str, bench: _Bench) -> _Runner:
 def _best_seed(rewrite: Rewrite, shots: Sequence[Shot], cost: Cost) -> _Outcome:
     for shot in shots:
         cost.charge(shot)
-    return _Outcome(rewrite.text, _best(shots), shots[0], cost, rewrite.status)
+    return _Outcome(rewrite.text, rewrite.negative, _best(shots), cost, rewrite.status)
 
 
 _TextWriter: TypeAlias = "Callable[[Sequence[UserPrompt], Sequence[Track], int], list[Rewrite]]"
@@ -355,7 +400,7 @@ def _text_writer(name: str, bench: _Bench) -> _TextWriter:
             Rewrite(p.text, _reference(name, p, bench.setup.seed, start + i), status="unchanged")
             for i, p in enumerate(chunk)
         ]
-    writer = bench.writer if name == "rewrite" else Writer(_guarded(name, bench.studio.generator))
+    writer = bench.writer if name == "rewrite" else bench.another_writer(name)
 
     def ask(chunk: Sequence[UserPrompt], tracks: Sequence[Track], start: int) -> list[Rewrite]:
         answers = writer.ask([Ask(t, t.sources) for t in tracks])
@@ -373,15 +418,15 @@ def _reference(name: str, prompt: UserPrompt, seed: int, index: int) -> str:
 def _judged(
     chunk: Sequence[UserPrompt], found: Mapping[str, Sequence[_Outcome]]
 ) -> dict[str, list[Row]]:
-    """What the judge says of final and first pictures. A picture that is missing is no success: an
-    arm without one has drawn nothing that could be right."""
+    """What the judge says of final and single pictures. A picture that is missing is no success:
+    an arm without one has drawn nothing that could be right."""
     from t2x.search.studio import media_of
 
     wanted = {
         id(shot): (prompt, shot)
         for rows in found.values()
         for prompt, row in zip(chunk, rows, strict=True)
-        for shot in (row.final, row.first)
+        for shot in (row.final, row.one)
         if shot is not None
     }
     shots = [shot for _, shot in wanted.values()]
@@ -392,7 +437,7 @@ def _judged(
             {
                 "text": row.text,
                 "final": right.get(id(row.final), 0.0),
-                "first": right.get(id(row.first), 0.0),
+                "one": right.get(id(row.one), 0.0),
                 "status": row.status,
                 "cost": asdict(row.cost),
             }
@@ -409,9 +454,9 @@ def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
     prompts, seed = setup.prompts(), setup.seed
     own = {name: [row["arms"][name] for row in rows] for name in setup.arms}
     final = {name: _scores(part, "final") for name, part in own.items()}
-    first = {name: _scores(part, "first") for name, part in own.items()}
+    one = {name: _scores(part, "one") for name, part in own.items()}
     arms = {name: arm_summary(prompts, scores, seed) for name, scores in final.items()}
-    single = {name: arm_summary(prompts, scores, seed) for name, scores in first.items()}
+    single = {name: arm_summary(prompts, scores, seed) for name, scores in one.items()}
     add_gap_closed(arms)
     add_gap_closed(single)
     for name, arm in arms.items():
@@ -420,7 +465,7 @@ def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "arms": arms,
         "differences": arm_differences(prompts, final, seed),
-        "one_picture_differences": arm_differences(prompts, first, seed),
+        "one_picture_differences": arm_differences(prompts, one, seed),
     }
 
 

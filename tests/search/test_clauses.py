@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -19,6 +20,8 @@ from t2x.search.clauses import (
     shuffle,
     swap_trimmings,
 )
+from t2x.world.captions import STYLES, caption
+from t2x.world.prompts import validation_prompts
 
 LAYOUT = "two objects. left: a red cat. right: a dog."
 TAGS = "red cat, dog, high quality, sharp"
@@ -39,12 +42,29 @@ ASKED = frozenset({"red", "cat", "dog"})
         ("1,000 birds; a lake", ["1,000 birds", "a lake"]),
         ("一只猫，高质量。", ["一只猫", "高质量"]),
         ("", []),
+        ("a) red cat, b) dog. sharp", ["a) red cat", "b) dog", "sharp"]),
+        ("a cat :), a dog, night", ["a cat :)", "a dog", "night"]),
+        ("a sad cat :( , a dog, night", ["a sad cat :(", "a dog", "night"]),
+        ("a street in Rome. A dog sleeps.", ["a street in Rome", "A dog sleeps"]),
+        ("a cat, 1. a dog", ["a cat", "1. a dog"]),
     ],
 )
 def test_a_text_is_cut_where_clauses_end(text: str, clauses: list[str]) -> None:
     cut = Clauses.of(text)
     assert list(cut.clauses) == clauses
     assert str(cut) == text.strip()
+
+
+def test_captions_of_the_emoji_world_are_cut_at_each_mark_before_a_blank() -> None:
+    prompts = validation_prompts(150, 3)
+    texts = [p.text for p in prompts]
+    texts += [caption(p.scene, style, i) for i, p in enumerate(prompts) for style in STYLES]
+    assert len(texts) > 300
+    for text in texts:
+        pieces = re.split(r"([,;.!?](?:\s+|$))", text)
+        cut = Clauses.of(text)
+        assert list(cut.clauses) == [c for c in pieces[::2] if c], text
+        assert list(cut.marks) == [*pieces[1::2], ""][: len(cut)], text
 
 
 def test_any_text_is_put_together_again() -> None:

@@ -21,7 +21,10 @@ from t2x.search import (
     Reflective,
     SearchRewriter,
 )
+from t2x.search.history import History
+from t2x.search.records import Candidate, Shot, Track
 from t2x.search.rewriter import read_details
+from t2x.search.writer import Ask, Writer
 from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
 from t2x.types import Rewrite, Rewriter
 
@@ -305,3 +308,56 @@ def test_the_guard_of_the_caller_is_used() -> None:
     guarded = Guarded(Endings())
     search = searching(rewriter=guarded, budget=4)
     assert search.writer.guarded.rewriter is guarded.rewriter
+
+
+class Counting(Endings):
+    """A model that counts the texts that it writes."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple(f"look {i}" for i in range(40)))
+        self.model, self.written = "a model", 0
+
+    def rewrite(self, prompts: Any, *, num_generations: int = 1, seed: int = 0) -> Any:
+        self.written += len(prompts) * num_generations
+        return super().rewrite(prompts, num_generations=num_generations, seed=seed)
+
+
+def test_texts_that_are_written_again_are_charged() -> None:
+    model = Counting()
+    writer = Writer(load_guarded(model))
+    track = Track(PROMPT, (PROMPT,), (0,), 8, 0)
+    for _ in range(5):  # writes 1, then 2, 4 and 8 texts
+        writer.ask([Ask(track, track.sources)])
+    assert track.cost.lm_calls == model.written == 15
+    beside = Track(PROMPT, (PROMPT,), (0,), 8, 0)
+    for _ in range(5):
+        writer.ask([Ask(beside, beside.sources)])
+    assert model.written == 15 and beside.cost.lm_calls == 15  # as if it had been alone
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_search_is_charged_for_all_that_it_made_the_model_write(method: str) -> None:
+    model = Counting()
+    [history] = searching(method, rewriter=model, budget=12).search([PROMPT])
+    assert history.cost.lm_calls == model.written > 0
+
+
+def test_more_texts_are_compared_with_the_user_s_on_seeds_of_both() -> None:
+    def candidate(number: int, **scores: float) -> Candidate:
+        shots = {
+            int(s[1:]): Shot(int(s[1:]), torch.zeros(3, 1, 1, dtype=torch.uint8), {}, v)
+            for s, v in scores.items()
+        }
+        rewrite = Rewrite(PROMPT, f"text {number}")
+        return Candidate(number, (rewrite.text,), rewrite, "test", shots=shots)
+
+    track = Track(PROMPT, (PROMPT,), (0, 1), 8, 0)
+    track.candidates = [
+        candidate(0, s0=0.6, s1=0.0),  # its mean is 0.3
+        candidate(1, s0=0.9, s1=0.9),
+        candidate(2, s0=0.5),  # above 0.3, and below the user's words on the seed of both
+        candidate(3, s0=0.7),
+        candidate(4, s0=0.8, s1=0.2),  # a lower mean than 3, and better on the seed of both
+    ]
+    texts = [r.text for r in History.of(track, {}).rewrites(4)]
+    assert texts == ["text 1", "text 4", "text 3", "text 0"]
