@@ -161,7 +161,7 @@ LOOKS = ("high quality", "sharp focus", "studio light", "soft light", "plain bac
 def test_one_picture_owes_nothing_to_selection() -> None:
     """Where every text is as good as any other, one picture is right half the time in every arm,
     and the picture that the reward takes nearly always."""
-    n, budget = 150, 6
+    n, budget = 72, 4
     table = evaluate_at_equal_cost(
         EqualCost(
             ("raw", "rewrite", "best-of-n"),
@@ -174,7 +174,7 @@ def test_one_picture_owes_nothing_to_selection() -> None:
             split="validation",
         )
     )
-    assert table["arms"]["best-of-n"]["overall"] > 0.9
+    assert table["arms"]["best-of-n"]["overall"] > 0.85
     for arm in table["arms"].values():
         assert arm["one_picture"]["overall"] == pytest.approx(0.5, abs=0.13)
         assert arm["cost"]["pictures"] == budget  # the one is no part of it
