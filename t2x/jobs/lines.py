@@ -89,6 +89,8 @@ def file_source(path: Path, form: Format = "auto", *, column: str | None = None)
     digest, breaks, last = hashlib.sha256(), 0, b"\n"
     with path.open("rb") as file:
         for block in blocks(file):
+            if not breaks:
+                _check_text(block, path)
             digest.update(block)
             breaks += block.count(b"\n")
             last = block
@@ -100,6 +102,14 @@ def file_source(path: Path, form: Format = "auto", *, column: str | None = None)
     if form == "csv":
         source = replace(source, total=sum(1 for _ in read_lines(source)))
     return source
+
+
+def _check_text(block: bytes, path: Path) -> None:
+    """Refuse what would be read as other prompts than are there."""
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise T2XError(f"{str(path)!r} is UTF-16; save it as UTF-8")
+    if b"\n" not in block and b"\r" in block.rstrip(b"\r"):
+        raise T2XError(f"the lines of {str(path)!r} end in CR alone; save it with LF or CRLF")
 
 
 def _with_column(source: Source, column: str | None) -> Source:

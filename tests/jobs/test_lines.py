@@ -125,3 +125,20 @@ def test_json_is_read_as_json_is_written():
     rows = [{"prompt": 'a "cat"', "more": [1, 2]}, {"prompt": "a\nb"}]
     found = lines("".join(json.dumps(row) + "\n" for row in rows).encode())
     assert [line.prompt for line in found] == ['a "cat"', "a\nb"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", "a cat\na dog\n".encode("utf-16"), "UTF-16"),
+        ("a.txt", b"a cat\ra dog\r", "CR alone"),
+        ("a.csv", b"prompt\ra cat\r", "CR alone"),
+    ],
+)
+def test_files_that_would_be_misread_are_refused(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(T2XError, match=said):
+        file_source(path)
