@@ -98,4 +98,5 @@ def test_what_cannot_be_measured_is_left_out_of_the_fit(pairs: Any, caplog: Any)
     broken[0, 0, 0, 0] = torch.nan
     found = fit(prompts, broken, wrong, labels)
     assert "1 of" in caplog.text
-    assert torch.equal(found.weight, fit(prompts[1:], right[1:], wrong[1:], labels[1:]).weight)
+    without = fit(prompts[1:], right[1:], wrong[1:], labels[1:])
+    torch.testing.assert_close(found.weight, without.weight, rtol=1e-3, atol=1e-4)
