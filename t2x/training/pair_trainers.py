@@ -1,10 +1,10 @@
-"""TRL's DPO trainer with numbers that belong to a pair: a weight (Sem-DPO, arXiv 2507.20133), or two
-rewards to regress on (REBEL, arXiv 2404.16767).
+"""TRL's DPO trainer with a weight per pair (Sem-DPO, arXiv 2507.20133), and its collator with numbers
+that belong to a pair.
 
 Of TRL 1.16 these use: the constructor, ``compute_loss(model, inputs)`` of a batch laid out as
-[chosen..., rejected...] that calls ``model`` once for the policy and takes ``log_probs`` (2 B, T)
-from what it gives, ``compute_ref_log_probs``, ``DataCollatorForPreference.torch_call`` and the list
-of values per metric, ``_metrics``. Everything else, from tokens to checkpoints, is TRL's.
+[chosen..., rejected...] that calls ``model`` once for the policy with ``labels``,
+``compute_ref_log_probs``, ``DataCollatorForPreference.torch_call`` and the list of values per
+metric, ``_metrics``. Everything else, from tokens to checkpoints, is TRL's.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from trl import DPOConfig, DPOTrainer
 from trl.trainer.dpo_trainer import DataCollatorForPreference
 
 from t2x.errors import T2XError
-from t2x.functional.preference_losses import rebel_loss
 
-__all__ = ["REWARDS", "WEIGHT", "PairCollator", "RebelTrainer", "WeightedDPOTrainer"]
+__all__ = ["WEIGHT", "PairCollator", "WeightedDPOTrainer", "pair_collator"]
 
 WEIGHT = "weight"
-REWARDS = ("reward_chosen", "reward_rejected")
 # These mix the pairs of a batch: sorted, or averaged over all tokens.
 _ACROSS_PAIRS = frozenset(("aot", "aot_unpaired", "sft"))
 
@@ -47,41 +45,7 @@ class PairCollator(DataCollatorForPreference):
         return batch
 
 
-class _PairTrainer(DPOTrainer):
-    """DPOTrainer over batches that hold the numbers of ``columns`` too."""
-
-    columns: tuple[str, ...] = ()
-
-    def __init__(self, *, args: DPOConfig, processing_class: Any, **options: Any) -> None:
-        """Take what ``DPOTrainer`` takes, but for a collator; raises T2XError for settings under
-        which a pair has no loss of its own.
-        """
-        _check(args, self.columns)
-        args.remove_unused_columns = False
-        pad = processing_class.pad_token_id
-        collator = PairCollator(
-            pad_token_id=processing_class.eos_token_id if pad is None else pad,
-            max_length=args.max_length,
-            truncation_mode=args.truncation_mode,
-            pad_to_multiple_of=args.pad_to_multiple_of,
-            columns=self.columns,
-        )
-        super().__init__(
-            args=args, processing_class=processing_class, data_collator=collator, **options
-        )
-
-    def compute_ref_log_probs(self, model: Any, inputs: Mapping[str, Any]) -> Any:
-        """Leave the numbers out of what goes to the model."""
-        return super().compute_ref_log_probs(model, _without(inputs, self.columns))
-
-    def _note(self, name: str, values: Tensor) -> None:
-        """Log the mean over all processes."""
-        mode = "train" if self.model.training else "eval"
-        gathered = self.accelerator.gather(values.detach().float())
-        self._metrics[mode][name].append(gathered.mean().item())
-
-
-class WeightedDPOTrainer(_PairTrainer):
+class WeightedDPOTrainer(DPOTrainer):
     """DPO whose loss is the mean of weight * loss over pairs; the weights are in the column
     ``weight``.
 
@@ -90,7 +54,20 @@ class WeightedDPOTrainer(_PairTrainer):
     over tokens. With ``precompute_ref_log_probs`` the reference is run in batches too.
     """
 
-    columns = (WEIGHT,)
+    def __init__(self, *, args: DPOConfig, processing_class: Any, **options: Any) -> None:
+        """Take what ``DPOTrainer`` takes, but for a collator; raises T2XError for settings under
+        which a pair has no loss of its own.
+        """
+        _check(args)
+        args.remove_unused_columns = False
+        collator = pair_collator(processing_class, args, (WEIGHT,))
+        super().__init__(
+            args=args, processing_class=processing_class, data_collator=collator, **options
+        )
+
+    def compute_ref_log_probs(self, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Leave the weights out of what goes to the model."""
+        return super().compute_ref_log_probs(model, _unweighted(inputs))
 
     def compute_loss(
         self,
@@ -100,79 +77,60 @@ class WeightedDPOTrainer(_PairTrainer):
         num_items_in_batch: Any = None,
     ) -> Any:
         """Give the weighted mean of the pairs' losses, scalar."""
-        _refuse_outputs(return_outputs)
+        if return_outputs:
+            raise T2XError("a loss per pair gives no logits; leave compute_metrics out")
         weights = inputs[WEIGHT]  # (B,)
-        batch = _without(inputs, self.columns)
+        batch = _unweighted(inputs)
         once = _RunOnce(model, batch)
         losses = []
         for i in range(len(weights)):
-            rows = once.pick = torch.tensor([i, i + len(weights)], device=weights.device)
+            rows = once.rows = torch.tensor([i, i + len(weights)], device=weights.device)
             pair = {k: v[i : i + 1] if k.startswith("ref_") else v[rows] for k, v in batch.items()}
             losses.append(super().compute_loss(once, pair))
-        self._note(WEIGHT, weights)
+        mode = "train" if self.model.training else "eval"
+        self._metrics[mode][WEIGHT].append(self.accelerator.gather(weights).mean().item())
         return (weights * torch.stack(losses)).mean()
 
 
-class RebelTrainer(_PairTrainer):
-    """REBEL's regression: ``chosen`` and ``rejected`` are two samples of the policy that the round
-    began with, in any order, with their rewards in the columns ``reward_chosen`` and
-    ``reward_rejected``.
-
-    ``args.beta`` is 1 / eta, the strength of the pull to the round's first policy, as in DPO;
-    ``args.loss_type`` is not used. Logged beside TRL's metrics: ``explained``, the share of the
-    rewards' differences that the log ratios explain by now (1 - loss / loss at the start).
-    """
-
-    columns = REWARDS
-
-    def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
-        """Give the mean squared error of the batch's relative rewards, scalar."""
-        _refuse_outputs(return_outputs)
-        batch = _without(inputs, self.columns)
-        once = _RunOnce(model, batch)
-        super().compute_loss(once, batch)  # the forward and TRL's metrics; its loss is not ours
-        tokens = batch["input_ids"].shape[1] - 1
-        logps = once.outputs.log_probs[:, -tokens:].sum(1)  # (2 B,)
-        ratios = logps - torch.cat([batch["ref_chosen_logps"], batch["ref_rejected_logps"]])
-        first, second = (inputs[name] for name in REWARDS)
-        losses = rebel_loss(*ratios.chunk(2), first, second, eta=1 / self.beta)
-        self._note("reward", torch.cat([first, second]))
-        spread = (first - second).square().mean()
-        self._note("explained", 1 - losses.mean() / spread.clamp(min=1e-12))
-        return losses.mean()
-
-
 class _RunOnce:
-    """Runs a model on a whole batch when it is first called, and gives the rows ``pick`` of that to
-    every caller: DDP and DeepSpeed count on one forward before a backward.
+    """Runs a model on a whole batch when it is first called, and gives its ``rows`` to every
+    caller: DDP and DeepSpeed count on one forward before a backward.
     """
 
     def __init__(self, model: Any, batch: Mapping[str, Any]) -> None:
         self._model, self._batch = model, batch
-        self.pick: Tensor | None = None  # all rows
-        self.outputs: Any = None
+        self._outputs: Any = None
+        self.rows: Tensor = torch.arange(len(batch["input_ids"]))
 
     def __call__(self, **given: Any) -> Any:
-        if self.outputs is None:
+        if self._outputs is None:
             inside = self._batch["completion_mask"] != 0
             labels = self._batch["input_ids"].masked_fill(~inside, -100)
             own = {key: self._batch[key] for key in given if key in self._batch}
-            self.outputs = self._model(**given | own | {"labels": labels})
-        if self.pick is None:
-            return self.outputs
-        rows, total = self.pick, len(self._batch["input_ids"])
+            self._outputs = self._model(**given | own | {"labels": labels})
+        total = len(self._batch["input_ids"])
         return SimpleNamespace(
             **{
-                key: value[rows] if isinstance(value, Tensor) and value.shape[:1] == (total,) else value
-                for key, value in self.outputs.items()
+                key: value[self.rows] if _is_per_row(value, total) else value
+                for key, value in self._outputs.items()
             }
         )
+
+
+def pair_collator(tokenizer: Any, args: DPOConfig, columns: tuple[str, ...]) -> PairCollator:
+    """TRL's collator as its trainer would make it, with numbers of pairs."""
+    pad = tokenizer.pad_token_id
+    return PairCollator(
+        pad_token_id=tokenizer.eos_token_id if pad is None else pad,
+        max_length=args.max_length,
+        truncation_mode=args.truncation_mode,
+        pad_to_multiple_of=args.pad_to_multiple_of,
+        columns=columns,
+    )
+
+
+def _is_per_row(value: Any, total: int) -> bool:
+    return isinstance(value, Tensor) and value.shape[:1] == (total,)
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:
@@ -185,29 +143,15 @@ def _number(row: Mapping[str, Any], name: str) -> float:
         ) from error
 
 
-def _check(args: DPOConfig, columns: tuple[str, ...]) -> None:
-    mixed = _ACROSS_PAIRS & set(args.loss_type)
-    if WEIGHT in columns and mixed:
+def _check(args: DPOConfig) -> None:
+    if mixed := sorted(_ACROSS_PAIRS & set(args.loss_type)):
         raise T2XError(
-            f"loss_type {sorted(mixed)[0]!r} mixes the pairs of a batch, so a weight per pair means "
+            f"loss_type {mixed[0]!r} mixes the pairs of a batch, so a weight per pair means "
             "nothing; take sigmoid, or another loss of single pairs"
         )
     if args.use_liger_kernel:
-        raise T2XError(
-            "use_liger_kernel fuses the loss away from the weights and rewards of pairs; leave it "
-            "out"
-        )
-    if columns == REWARDS and not args.precompute_ref_log_probs:
-        raise T2XError(
-            "REBEL compares with the policy that the round began with: precompute_ref_log_probs "
-            "must be true"
-        )
+        raise T2XError("use_liger_kernel fuses the loss away from the weights; leave it out")
 
 
-def _refuse_outputs(return_outputs: bool) -> None:
-    if return_outputs:
-        raise T2XError("a loss per pair gives no logits; leave compute_metrics out")
-
-
-def _without(inputs: Mapping[str, Any], columns: tuple[str, ...]) -> dict[str, Any]:
-    return {key: value for key, value in inputs.items() if key not in columns}
+def _unweighted(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in inputs.items() if key != WEIGHT}
