@@ -13,6 +13,7 @@ whole batch are held, its collator of pairs, and ``DPOConfig`` for the arguments
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -108,7 +109,9 @@ class RebelTrainer(Trainer):
                 "launch REBEL on plain processes (DDP), with lora if memory is short"
             )
         self._collate = pair_collator(processing_class, args, REWARDS)
-        self.add_callback(_BeginRounds(self.begin_round, self._forget))
+        share = math.ceil(size / args.per_device_train_batch_size) / args.world_size
+        self.steps_of_round = math.ceil(math.ceil(share) / args.gradient_accumulation_steps)
+        self.add_callback(_BeginRounds(self))
 
     def begin_round(self, number: int) -> None:
         """Let the policy write round ``number``, or read what it wrote before the run was broken
@@ -184,7 +187,7 @@ class RebelTrainer(Trainer):
         part = f"{number:04d}-{process}of{self.accelerator.num_processes}"
         return Path(self.args.output_dir) / "rounds" / f"{part}.jsonl"
 
-    def _forget(self, number: int) -> None:
+    def forget_rounds(self, number: int) -> None:
         """Remove rounds from ``number`` on, which will be written anew."""
         if self.accelerator.is_main_process:
             for part in (Path(self.args.output_dir) / "rounds").glob("*.jsonl"):
@@ -208,21 +211,16 @@ class _Pairs(Dataset[Any]):
 
 
 class _BeginRounds(TrainerCallback):
-    def __init__(self, begin: Callable[[int], None], forget: Callable[[int], None]) -> None:
-        self._begin, self._forget = begin, forget
+    def __init__(self, trainer: RebelTrainer) -> None:
+        self._trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the rounds that were begun before the checkpoint."""
-        whole, inside = divmod(state.global_step, _steps(state))
-        self._forget(whole + bool(inside))
+        whole, inside = divmod(state.global_step, self._trainer.steps_of_round)
+        self._trainer.forget_rounds(whole + bool(inside))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begin(state.global_step // _steps(state))
-
-
-def _steps(state: Any) -> int:
-    """Steps of a round."""
-    return max(1, state.max_steps // state.num_train_epochs)
+        self._trainer.begin_round(state.global_step // self._trainer.steps_of_round)
 
 
 def _logps(model: Any, inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor]:

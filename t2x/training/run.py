@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from t2x.files import made_folder
+from t2x.rollouts.rows import prompt_rows
+from t2x.training.arguments import last_checkpoint
 from t2x.training.config import DataConfig, RunConfig
-from t2x.training.data import load_rows, templated
 from t2x.training.policy import Policy, save_policy, save_template
 from t2x.world.training import set_threads, write_metrics
 
-__all__ = ["begin_run", "evaluated", "finish_run", "load_data"]
+__all__ = ["begin_run", "evaluated", "finish_run", "load_data", "run_trainer"]
 
 
 def begin_run(run: RunConfig) -> None:
@@ -31,11 +32,11 @@ def begin_run(run: RunConfig) -> None:
 
 
 def load_data(config: DataConfig, policy: Policy) -> tuple[Any, Any]:
-    """The rows to train on and those to watch (None without), in the policy's template."""
-    train = templated(load_rows(config.train, limit=config.limit), policy)
+    """The rows to train on and those to watch (None without), as the policy reads them in use."""
+    train = prompt_rows(config, policy)
     if config.validation is None:
         return train, None
-    return train, templated(load_rows(config.validation), policy)
+    return train, prompt_rows(DataConfig(config.validation), policy)
 
 
 def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -44,6 +45,15 @@ def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
     if rows is None or "eval_strategy" in given:
         return {}
     return {"eval_strategy": "steps", "eval_steps": 0.1}
+
+
+def run_trainer(trainer: Any, run: RunConfig) -> None:
+    """Train, from the last checkpoint if there is one; the trainer prints nothing."""
+    from transformers import PrinterCallback, ProgressCallback
+
+    for callback in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(callback)
+    trainer.train(resume_from_checkpoint=last_checkpoint(run))
 
 
 def finish_run(trainer: Any, policy: Policy, found: dict[str, float]) -> dict[str, float]:
