@@ -28,9 +28,8 @@ def contained_ratio(target: str, text: str) -> float:
 
 
 def distinct_n(texts: Sequence[str], n: int) -> float:
-    """Different runs of ``n`` words divided by all of them, over all texts together (Li et al. 2016,
-    A Diversity-Promoting Objective Function for Neural Conversation Models, arXiv 1510.03055): in
-    (0, 1], NaN if no text has ``n`` words.
+    """Different runs of ``n`` words divided by all of them, over all texts together (Li et al.
+    2016, arXiv 1510.03055): in (0, 1], NaN if no text has ``n`` words.
 
     1 if no run comes twice; 1 / M for M copies of one text without a repetition. Words stand
     between white space, case does not count. Falls with the amount of text: compare equal amounts.

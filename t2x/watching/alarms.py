@@ -20,18 +20,19 @@ of the first ``start`` ones: one odd value moves no median.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from t2x.errors import T2XError
 from t2x.watching.trends import Curve, level, trend
 
-__all__ = ["RULES", "Alarm", "AlarmConfig", "find_alarms", "over_optimised"]
+__all__ = ["RULES", "Alarm", "AlarmConfig", "curves_of", "find_alarms", "over_optimised"]
 
 Curves = Mapping[str, Curve]
 _EMPTY = Curve()
 HELD_OUT = "heldout/reward"
 HELD_OUT_ERROR = "heldout/gain_error"
+NOT_FINITE = "not_finite"
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ class AlarmConfig:
             raise T2XError(f"alarms.stop names {unknown}; the rules are: {', '.join(RULES)}")
         for name, least in (("window", 4), ("patience", 1), ("recent", 1), ("start", 1)):
             if getattr(self, name) < least:
-                raise T2XError(
-                    f"alarms.{name} is {getattr(self, name)}; give at least {least}"
-                )
+                raise T2XError(f"alarms.{name} is {getattr(self, name)}; give at least {least}")
         for name in ("entropy", "length"):
             low, high = getattr(self, name)
             if not 0 <= low < 1 < high:
@@ -89,6 +88,31 @@ def find_alarms(curves: Curves, step: int, limits: AlarmConfig) -> list[Alarm]:
     said = ((name, rule(curves, limits)) for name, rule in RULES.items())
     found = [Alarm(step, name, text, name in limits.stop) for name, text in said if text]
     return sorted(found, key=lambda alarm: not alarm.stop)
+
+
+def curves_of(
+    records: Iterable[Mapping[str, float | None]], known: Curves | None = None
+) -> dict[str, Curve]:
+    """Curves by key of records of ``log.jsonl``, behind those ``known``; what is missing leaves its
+    curve. ``not_finite`` is 1 where a record has a loss or gradient and it is no number.
+    """
+    new: dict[str, tuple[list[float], list[float]]] = {}
+    for record in records:
+        step = float(record["step"] or 0)
+        values = {key: math.nan if v is None else v for key, v in record.items() if key != "step"}
+        learning = [values[key] for key in ("loss", "grad_norm") if key in values]
+        if learning:
+            values[NOT_FINITE] = float(not all(map(math.isfinite, learning)))
+        for key, value in values.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                steps, found = new.setdefault(key, ([], []))
+                steps.append(step)
+                found.append(float(value))
+    curves = dict(known or {})
+    for key, (steps, found) in new.items():
+        old = curves.get(key, _EMPTY)
+        curves[key] = Curve((*old.steps, *steps), (*old.values, *found))
+    return curves
 
 
 def over_optimised(curves: Curves, limits: AlarmConfig) -> str:
@@ -136,11 +160,8 @@ def _dead_reward(curves: Curves, limits: AlarmConfig) -> str:
 
 
 def _not_finite(curves: Curves, limits: AlarmConfig) -> str:
-    """The curves leave out what is NaN; a loss or gradient that ends before the others was so."""
-    last = max((c.steps[-1] for c in curves.values() if len(c)), default=0.0)
-    steps = [c.steps for key in ("loss", "grad_norm") if len(c := curves.get(key, _EMPTY))]
-    behind = sum(s[-1] < last for s in steps)
-    return "loss or gradient is no finite number" if behind else ""
+    values = curves.get(NOT_FINITE, _EMPTY).values
+    return "loss or gradient is no finite number" if values and values[-1] else ""
 
 
 def _entropy(curves: Curves, limits: AlarmConfig) -> str:

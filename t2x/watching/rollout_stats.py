@@ -58,7 +58,7 @@ class RolloutStats:
             return
         for outcome in outcomes:
             self._count(outcome)
-        texts = [o.rewrite.text for o in outcomes if o.kind in ("rewrite", "broken")]
+        texts = [o.rewrite.text for o in outcomes if o.kind == "rewrite"]
         self.sums = add_sums([self.sums, dict(_mean_of(_variety(texts)))])
         self.groups = _ends([*self.groups, *_groups(outcomes)])
 
