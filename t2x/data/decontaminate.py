@@ -7,10 +7,10 @@ ordinary prompts are taken for a benchmark's. No text of a benchmark is in this 
 
 A text is an *exact* match if it is a prompt, case, punctuation and spacing left aside. It is a
 *near* one if it holds a whole prompt of ``SHORTEST`` words, or shares a run of ``SPAN`` + 1 words
-with a longer one (a hash is kept of every second run of ``SPAN`` words, so that one of just ``SPAN``
-is found half of the time). Shorter prompts are matched as a whole only: "a photo of a bear eating
-honey" is not GenEval's, though it begins with one of its prompts. A paraphrase is not found, and
-neither is a translation.
+with a longer one (a hash is kept of every second run of ``SPAN`` words, so that a run of just so
+many is found half of the time). Shorter prompts are matched as a whole only: "a photo of a bear
+eating honey" is not GenEval's, though it begins with one of its prompts. A paraphrase is not found,
+and neither is a translation.
 
 Spans of words against test sets, as is usual for language models (Brown et al. 2020, arXiv
 2005.14165, appendix C). Differs: 8 words in place of 13, since prompts are short.

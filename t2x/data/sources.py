@@ -11,7 +11,7 @@ from typing import Any
 from t2x.data.files import read_rows
 from t2x.errors import T2XError
 
-__all__ = ["COLUMNS", "Sourced", "read_prompts"]
+__all__ = ["COLUMNS", "Sourced", "last_text", "prompt_of", "read_prompts", "read_table"]
 
 COLUMNS = ("original_prompt", "prompt", "text", "caption", "messages")
 _LINES = {".txt", ".csv", ".tsv"}
@@ -48,14 +48,33 @@ def read_prompts(
     path = Path(source)
     if path.suffix.lower() in _LINES:
         return _lines(path, column)
+    return (prompt_of(row, column, source) for row in read_table(source, split=split))
+
+
+def read_table(source: str, *, split: str = "train") -> Iterator[Mapping[str, Any]]:
+    """Give the rows of a JSONL or parquet file, or of a data set of the hub."""
+    path = Path(source)
     if path.suffix.lower() in _ROWS:
-        return _column(read_rows(path), column, source)
+        return read_rows(path)
     if path.exists() or "/" not in source:
         raise T2XError(
             f"no prompts can be read from {source!r}; give world, a file that ends in "
             f"{', '.join(sorted(_LINES | _ROWS))}, or a hub id owner/name"
         )
-    return _column(_hub(source, split), column, source)
+    return _hub(source, split)
+
+
+def prompt_of(row: Mapping[str, Any], column: str | None, source: str) -> Sourced:
+    """The prompt of a row of ``source``, in ``column`` or the first of ``COLUMNS``."""
+    names = (column,) if column else COLUMNS
+    found = next((name for name in names if name in row), None)
+    if found is None:
+        raise T2XError(
+            f"a row of {source!r} has the columns {', '.join(map(str, row))} and none of "
+            f"{', '.join(names)}; say which holds the prompts with --column"
+        )
+    text = last_text(row[found])
+    return Sourced(text or "", problem="" if text is not None else "no text in the column")
 
 
 def _world(seed: int) -> Iterator[Sourced]:
@@ -85,25 +104,11 @@ def _hub(source: str, split: str) -> Iterator[Mapping[str, Any]]:
     yield from load_dataset(source, split=split, streaming=True)
 
 
-def _column(
-    rows: Iterator[Mapping[str, Any]], column: str | None, source: str
-) -> Iterator[Sourced]:
-    for row in rows:
-        names = (column,) if column else COLUMNS
-        found = next((name for name in names if name in row), None)
-        if found is None:
-            raise T2XError(
-                f"a row of {source!r} has the columns {', '.join(map(str, row))} and none of "
-                f"{', '.join(names)}; say which holds the prompts with --column"
-            )
-        text = _text(row[found])
-        yield Sourced(text or "", problem="" if text is not None else "no text in the column")
-
-
-def _text(value: Any) -> str | None:
-    """A text, or the last message of the user in a list of messages."""
+def last_text(value: Any, role: str = "user") -> str | None:
+    """A text, or the last message of a role in a list of messages; None for anything else."""
     if isinstance(value, list):
-        texts = [m.get("content") for m in value if isinstance(m, Mapping) and _is_user(m)]
+        messages = [m for m in value if isinstance(m, Mapping)]
+        texts = [m.get("content") for m in messages if m.get("role") == role]
         value = texts[-1] if texts else None
     return value if isinstance(value, str) and _is_text(value) else None
 
@@ -111,7 +116,3 @@ def _text(value: Any) -> str | None:
 def _is_text(value: str) -> bool:
     """Whether it is Unicode: JSON can write half a surrogate pair."""
     return value == value.encode("utf-8", "replace").decode("utf-8")
-
-
-def _is_user(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "user"

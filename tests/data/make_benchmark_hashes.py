@@ -145,7 +145,9 @@ def main(folder: Path) -> None:
         card["sources"].append({**row, "prompts": len(found)})
     arrays = {}
     for name, texts in prompts.items():
-        for part, hashes in zip(("wholes", "spans"), decontaminate.hash_prompts(texts), strict=True):
+        for part, hashes in zip(
+            ("wholes", "spans"), decontaminate.hash_prompts(texts), strict=True
+        ):
             arrays[f"{name}/{part}"] = np.array(hashes, np.uint64)
         card["benchmarks"][name] = {
             part: len(arrays[f"{name}/{part}"]) for part in ("wholes", "spans")
