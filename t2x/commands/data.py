@@ -18,7 +18,7 @@ from t2x.commands.console import (
 from t2x.errors import T2XError
 
 if TYPE_CHECKING:
-    from t2x.data.making import PromptSource
+    from t2x.data.gathering import PromptSource
     from t2x.training.config import RewardConfig
 
 __all__ = ["data"]
@@ -98,7 +98,8 @@ def prompts(  # noqa: PLR0913 - a command has a parameter for each of its option
     as_json: Json = False,
 ) -> None:
     """Choose prompts to roll out from, for reinforcement learning."""
-    from t2x.data.making import PromptSource, make_prompts
+    from t2x.data.gathering import PromptSource
+    from t2x.data.making import make_prompts
     from t2x.data.prompts import PromptRules
 
     rules = PromptRules(
@@ -147,19 +148,24 @@ def sft(  # noqa: PLR0913 - a command has a parameter for each of its options
     as_json: Json = False,
 ) -> None:
     """Write prompts with answers to learn, from a teacher, checked and chosen by their pictures."""
-    from t2x.data.making import Sampling, make_sft
-    from t2x.data.selection import AnswerRules
+    from t2x.data.answers import AnswerRules
+    from t2x.data.gathering import Sampling
+    from t2x.data.making import Scale, make_sft
 
     wanted = _source(source, n, seed, column, split, max_words)
-    reward = _reward(rewards, model, pictures, store)
+    weights = _weights(rewards)
     sampling = None
     if teacher is not None:
-        sampling = Sampling(teacher, num, seed, reward=reward, combine=combine)
-    elif reward is not None:
+        reward = _reward(weights, model, pictures, store) if weights else None
+        sampling = Sampling(teacher, num, seed, reward=reward)
+    elif weights and not wanted.is_scored:
         raise T2XError("--reward chooses among a teacher's answers; name one with --teacher")
+    scale = Scale(weights, combine)
     rules = AnswerRules(best=best, noise=noise, margin=margin, unchanged=unchanged)
     with job_progress("prompts") as show:
-        card = make_sft(wanted, sampling, rules, out, overwrite=overwrite, progress=show)
+        card = make_sft(
+            wanted, sampling, rules, out, scale=scale, overwrite=overwrite, progress=show
+        )
     _show(card, out, as_json)
 
 
@@ -180,8 +186,11 @@ def pairs(  # noqa: PLR0913 - a command has a parameter for each of its options
         float | None, typer.Option(min=0.0, help="Of all candidates; one is greedy without.")
     ] = None,
     rewards: Annotated[
-        str, typer.Option("--reward", "-r", help="What scores pictures, with weights.")
-    ] = REWARDS,
+        str | None,
+        typer.Option(
+            "--reward", "-r", help=f"What scores pictures, with weights; {REWARDS} without."
+        ),
+    ] = None,
     model: Model = "emoji-flow-turbo",
     pictures: Pictures = 2,
     combine: Combine = "sum",
@@ -218,19 +227,25 @@ def pairs(  # noqa: PLR0913 - a command has a parameter for each of its options
     Candidates and scores stay in NAME.scored.jsonl: a run that was stopped goes on from there, and
     with --from NAME.scored.jsonl others are chosen without drawing anything.
     """
-    from t2x.data.making import Sampling, make_pairs
-    from t2x.data.selection import PairRules
+    from t2x.data.gathering import Sampling
+    from t2x.data.making import Scale, make_pairs
+    from t2x.data.pairs import PairRules
 
     wanted = _source(source, n, seed, column, split, max_words)
-    reward = _reward(rewards, model, pictures, store)
-    sampling = Sampling(policy, num, seed, temperature, reward, combine)
+    weights = _weights(rewards)
+    reward = _reward(weights or _weights(REWARDS) or {}, model, pictures, store)
+    sampling = Sampling(policy, num, seed, temperature, reward)
+    given = None if wanted.is_scored else sampling
     rules = PairRules(
         noise=noise, margin=margin, dominance=dominance, winners=winners,
         length_ratio=length_ratio or None, balanced=balanced, original=original,
         failures=failures, gates=split_weights(gates, "gate", "clip=0.2") if gates else {},
     )  # fmt: skip
     with job_progress("prompts") as show:
-        card = make_pairs(wanted, sampling, rules, out, overwrite=overwrite, progress=show)
+        card = make_pairs(
+            wanted, given, rules, out, scale=Scale(weights, combine), overwrite=overwrite,
+            progress=show,
+        )  # fmt: skip
     _show(card, out, as_json)
 
 
@@ -266,7 +281,7 @@ def check(
 def _source(
     source: str, n: int | None, seed: int, column: str | None, split: str, max_words: int | None
 ) -> PromptSource:
-    from t2x.data.making import PromptSource
+    from t2x.data.gathering import PromptSource
     from t2x.data.prompts import PromptRules
 
     return PromptSource(source, n, seed, column, split, rules=PromptRules(max_words=max_words))
@@ -276,14 +291,15 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(split_names(text, "name", "plain,photo")) if text else ()
 
 
+def _weights(rewards: str | None) -> dict[str, float] | None:
+    return None if rewards is None else split_weights(rewards, "reward", REWARDS)
+
+
 def _reward(
-    rewards: str | None, model: str, pictures: int, store: Path | None
-) -> RewardConfig | None:
+    weights: dict[str, float], model: str, pictures: int, store: Path | None
+) -> RewardConfig:
     from t2x.training.config import RewardConfig
 
-    if rewards is None:
-        return None
-    weights = split_weights(rewards, "reward", REWARDS)
     return RewardConfig(weights, generator=model, pictures=pictures, store=store)
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from t2x.data.records import Candidate, Scored, Scores, history_record, read_scored
 from t2x.data.sources import Sourced
 from t2x.errors import T2XError
+from t2x.jobs.rewriting import Progress
 from t2x.rewriters.parsing import write_completion
 from t2x.rollouts.reading import CompletionReader, policy_text
 from t2x.rollouts.records import rollout_seeds
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK", "Policy", "Search", "Teacher", "Writer", "collect", "load_writer", "measured"]
 
 CHUNK = 16  # prompts written and drawn together; also what a kill can cost
-Progress: TypeAlias = "Callable[[int, int | None], None]"
 
 
 class Writer(Protocol):

@@ -40,6 +40,11 @@ class Item:
         """``no rewrite``, or the candidate's own kind."""
         return "no rewrite" if self.unchanged or self.candidate is None else self.candidate.kind
 
+    @property
+    def order(self) -> tuple[float, int]:
+        """Best first, what was not measured last, of equals the earlier one."""
+        return (math.inf if math.isnan(self.total) else -self.total, self.row)
+
 
 @dataclass(frozen=True)
 class Ranked:
@@ -63,6 +68,20 @@ class Ranking:
     weights: Tensor
     noise: float
     pictures: int
+
+    def least(self, noise: float, margin: float) -> float:
+        """The least difference of totals that counts: so many deviations of the seeds, or the
+        margin if that is more.
+        """
+        for name, value in (("noise", noise), ("margin", margin)):
+            if not 0 <= value < math.inf:
+                raise T2XError(f"{name} is {value}; give 0 or more")
+        if noise and math.isnan(self.noise):
+            raise T2XError(
+                "every text was drawn once, so what seeds alone do is not known; draw 2 pictures "
+                "or more of each, or give noise 0 and a margin"
+            )
+        return max(margin, noise * self.noise if noise else 0.0)
 
 
 def rank(

@@ -16,7 +16,7 @@ from typing import Any
 from t2x.data.files import read_rows
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
-from t2x.rewriters.parsing import write_completion
+from t2x.rewriters.parsing import parse_completion, replace_answer, write_completion
 
 __all__ = ["Candidate", "Scored", "history_record", "read_histories", "read_scored"]
 
@@ -36,6 +36,15 @@ class Candidate:
     kind: str = "rewrite"
     scores: Scores = field(default_factory=dict)
     reason: str = ""
+
+    def echo(self, seen: str) -> str:
+        """The same completion with the words that the policy saw as its answer; "" if it would not
+        be read so.
+        """
+        completion = replace_answer(self.completion, seen)
+        tagged = "<answer>" in self.completion or "<prompt>" in self.completion
+        parsed = parse_completion(completion, require_answer=tagged, source=seen)
+        return completion if parsed.text == seen.strip() and not parsed.problem else ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Chooses what to learn from ranked candidates: answers to imitate, pairs to prefer.
+"""Chooses pairs to prefer from ranked candidates.
 
 What pictures can't tell apart makes no pair: a winner is ahead by more than seeds alone explain,
 measured on several pictures of the same texts. The prompt left as it is is one of the candidates.
@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from t2x.data.ranking import FAILURES, Item, Ranked, Ranking
-from t2x.data.records import Candidate, Scored
-from t2x.data.rows import pair_row, sft_row, text_length
+from t2x.data.records import Scored
+from t2x.data.rows import pair_row, text_length
 from t2x.errors import T2XError
-from t2x.rewriters.parsing import parse_completion, replace_answer
 
-__all__ = ["AnswerRules", "PairRules", "accepted_answers", "best_answers", "choose_pairs"]
+__all__ = ["PairRules", "choose_pairs"]
 
 Row = dict[str, Any]
 
@@ -54,111 +53,13 @@ class PairRules:
     gates: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_margins(self.noise, self.margin)
         if self.winners < 1:
             raise T2XError(f"winners is {self.winners}; give at least 1")
         if self.length_ratio is not None and not self.length_ratio >= 1:
             raise T2XError(f"length_ratio is {self.length_ratio}; give at least 1, or none")
 
 
-@dataclass(frozen=True)
-class AnswerRules:
-    """Which answers of a teacher are learnt: the ``best`` of a prompt that are ahead of the prompt
-    left as it is by ``noise`` deviations of the seeds and ``margin``. ``unchanged``: where none is,
-    the user's own words are the answer.
-    """
-
-    best: int = 1
-    noise: float = 2.0
-    margin: float = 0.0
-    unchanged: bool = False
-
-    def __post_init__(self) -> None:
-        _check_margins(self.noise, self.margin)
-        if self.best < 1:
-            raise T2XError(f"best is {self.best}; give at least 1")
-
-
-def _check_margins(noise: float, margin: float) -> None:
-    for name, value in (("noise", noise), ("margin", margin)):
-        if not 0 <= value < math.inf:
-            raise T2XError(f"{name} is {value}; give 0 or more")
-
-
-# ---- answers ------------------------------------------------------------------------------------
-
-
-def accepted_answers(
-    scored: Sequence[Scored], rules: AnswerRules, dropped: Counter[str]
-) -> list[Row]:
-    """Rows for fine-tuning from candidates that nobody scored: the first ``best`` of each prompt
-    that passed the checks and add something.
-    """
-    rows = []
-    for one in scored:
-        good = {c.text: c for c in one.candidates if _says(c, one, dropped)}
-        rows += [_answer_row(one, c.completion) for c in [*good.values()][: rules.best]]
-        if not good and rules.unchanged and (kept := _kept_words(one)):
-            rows.append(_answer_row(one, kept))
-    return rows
-
-
-def best_answers(ranking: Ranking, rules: AnswerRules, dropped: Counter[str]) -> list[Row]:
-    """Rows for fine-tuning from the candidates whose pictures are best."""
-    least = _least(ranking, rules.noise, rules.margin)
-    rows = []
-    for ranked in ranking.prompts:
-        own = ranked.items[0].total
-        good = [
-            item
-            for item in sorted(ranked.items[1:], key=_order)
-            if item.candidate is not None
-            and _says(item.candidate, ranked.scored, dropped)
-            and item.total - own > least
-        ][: rules.best]
-        for item in good:
-            extra = {"score": item.total, "score_original": own, "noise": ranking.noise}
-            completion = item.candidate.completion if item.candidate else ""
-            rows.append(_answer_row(ranked.scored, completion, **extra))
-        if good:
-            continue
-        if math.isnan(own):
-            dropped["not measured"] += 1
-        elif rules.unchanged and (kept := _kept_words(ranked.scored)):
-            extra = {"score": own, "score_original": own, "noise": ranking.noise}
-            rows.append(_answer_row(ranked.scored, kept, **extra))
-        else:
-            dropped["no better than the prompt as it is"] += 1
-    return rows
-
-
-def _says(candidate: Candidate, one: Scored, dropped: Counter[str]) -> bool:
-    """Whether a candidate is something to learn; why not is counted."""
-    if candidate.kind != "rewrite":
-        dropped[f"answer {candidate.kind}"] += 1
-        return False
-    if candidate.text == one.unchanged and not candidate.negative:
-        dropped["answer unchanged"] += 1
-        return False
-    if parse_completion(candidate.completion, source=one.seen).problem:
-        dropped["answer that can't be written"] += 1
-        return False
-    return True
-
-
-def _answer_row(one: Scored, completion: str, **extra: float) -> Row:
-    return sft_row(one.prompt, completion, one.seen, **one.fields, **extra)
-
-
-def _kept_words(one: Scored) -> str:
-    """The user's own words in the form of the candidates' answers; "" if they have none."""
-    for candidate in one.candidates:
-        if kept := _echo(candidate, one.seen):
-            return kept
-    return ""
-
-
-# ---- pairs --------------------------------------------------------------------------------------
+# pairs --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,7 +89,7 @@ def choose_pairs(
     """
     if unknown := sorted(set(rules.gates) - set(ranking.names)):
         raise T2XError(f"gates for {unknown}, but the rewards are: {', '.join(ranking.names)}")
-    least = _least(ranking, rules.noise, rules.margin)
+    least = ranking.least(rules.noise, rules.margin)
     found: list[tuple[Scored, _Pair]] = []
     for ranked in ranking.prompts:
         why: list[str] = []
@@ -204,27 +105,17 @@ def choose_pairs(
     return rows, _summary([pair for _, pair in found]) | {"noise": ranking.noise, "least": least}
 
 
-def _least(ranking: Ranking, noise: float, margin: float) -> float:
-    """The least difference that counts."""
-    if noise and math.isnan(ranking.noise):
-        raise T2XError(
-            "every text was drawn once, so what seeds alone do is not known; draw 2 pictures or "
-            "more of each, or give noise 0 and a margin"
-        )
-    return max(margin, noise * ranking.noise if noise else 0.0)
-
-
 def _pairs(
     ranked: Ranked, rules: PairRules, least: float, ranking: Ranking, why: list[str]
 ) -> Iterator[_Pair]:
-    """The pairs of one prompt: each winner with the candidate that it is furthest ahead of; with the
-    prompt left as it is, where nobody wrote that, if it is ahead of no candidate.
+    """The pairs of one prompt: each winner with the candidate that it is furthest ahead of, or with
+    the prompt left as it is, where nobody wrote that, if it is ahead of no candidate.
     """
     ahead = _ahead(ranked, rules, least, ranking)
     measured = [i for i in ranked.items if not math.isnan(i.total) and i.kind not in FAILURES]
     if len(measured) < len([i for i in ranked.items if i.kind not in FAILURES]):
         why.append("not measured")
-    winners = [item for item in sorted(measured, key=_order) if _may_win(item, rules)]
+    winners = [item for item in sorted(measured, key=lambda i: i.order) if _may_win(item, rules)]
     ordinary = sorted((i for i in measured if _may_lose(i, rules)), key=_worst)
     for winner in winners[: rules.winners]:
         losers = [i for i in ordinary if (winner.row, i.row) in ahead]
@@ -280,18 +171,8 @@ def _answers(winner: Item, loser: Item, seen: str) -> tuple[str, str]:
     other's reasoning, so that the two differ in the answer alone; "" if that can't be.
     """
     a, b = winner.candidate, loser.candidate
-    chosen = a.completion if a is not None else _echo(b, seen)
-    return chosen, b.completion if b is not None else _echo(a, seen)
-
-
-def _echo(candidate: Candidate | None, seen: str) -> str:
-    """A candidate's completion with the user's own words as its answer; "" if it is not read so."""
-    if candidate is None:
-        return ""
-    completion = replace_answer(candidate.completion, seen)
-    tagged = "<answer>" in candidate.completion or "<prompt>" in candidate.completion
-    parsed = parse_completion(completion, require_answer=tagged, source=seen)
-    return completion if parsed.text == seen.strip() and not parsed.problem else ""
+    chosen = a.completion if a is not None else (b.echo(seen) if b is not None else "")
+    return chosen, b.completion if b is not None else (a.echo(seen) if a is not None else "")
 
 
 def _similar(a: str, b: str, ratio: float | None) -> bool:
@@ -306,11 +187,6 @@ def _balanced(pairs: Sequence[_Pair]) -> set[int]:
     number = min(len(longer), len(shorter))
     equal = [p for p in pairs if not p.longer]
     return {id(p) for p in (*longer[:number], *shorter[:number], *equal)}
-
-
-def _order(item: Item) -> tuple[float, int]:
-    """Best first, what was not measured last, of equals the earlier one."""
-    return (math.inf if math.isnan(item.total) else -item.total, item.row)
 
 
 def _worst(item: Item) -> tuple[bool, float, int]:
