@@ -164,6 +164,7 @@ EXTRAS = {
     "matplotlib": "report",
     "onnxruntime": "ocr",
     "peft": "train",
+    "pyarrow": "train",
     "rapidocr": "ocr",
     "ray": "ray",
     "starlette": "serve",
