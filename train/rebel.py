@@ -1,5 +1,6 @@
-"""REBEL: the policy writes two rewrites of a prompt, both are drawn and scored against the user's own
-words, and the difference of their rewards is what the log ratios are regressed on; round by round.
+"""REBEL: the policy writes two rewrites of a prompt, both are drawn and scored against the user's
+own words, and the difference of their rewards is what the log ratios are regressed on; round by
+round.
 
     t2x train rebel --config world/rebel
 
@@ -7,9 +8,8 @@ Reinforcement learning by regressing relative rewards (Gao et al. 2024, arXiv 24
 rollouts of GRPO (``t2x/rollouts``): equal seeds for both pictures, the policy's failures below the
 prompt left as it is, failed measurements left out.
 
-Differs from the paper: one optimiser goes through all rounds, and a round is one pass over its
-pairs unless ``trainer.num_train_epochs`` would say otherwise, which it may not: ``rebel.rounds``
-does.
+Differs from the paper: one optimiser and one schedule go through all rounds, and a round is one
+pass over its pairs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What every recipe does before and after its trainer: seeds and folder, and the trained policy with
-its metrics in the run's folder.
+"""What every recipe does before and after its trainer: seeds and folder, and the trained policy
+with its metrics in the run's folder.
 """
 
 from __future__ import annotations
