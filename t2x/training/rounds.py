@@ -117,16 +117,19 @@ class RebelTrainer(Trainer):
         """Let the policy write round ``number``, or read what it wrote before the run was broken
         off.
         """
-        own = self._file(number, self.accelerator.process_index)
-        if not own.exists():
+        parts = [self._file(number, i) for i in range(self.accelerator.num_processes)]
+        is_written = all(part.exists() for part in parts)
+        self.accelerator.wait_for_everyone()  # all or none write: they score together
+        if not is_written:
             written = self._write(number)
             pairs = [{**asdict(p), **logps} for p, logps in self._with_logps(written.pairs)]
+            lines = [json.dumps(pair) + "\n" for pair in pairs]
+            own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
-            write_whole(own, "".join(json.dumps(pair) + "\n" for pair in pairs))
+            write_whole(own, "".join(lines))
             for name, value in written.found.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
-        parts = [self._file(number, i) for i in range(self.accelerator.num_processes)]
         lines = [line for part in parts for line in part.read_text().splitlines()]
         if not lines:
             raise T2XError(
