@@ -18,6 +18,7 @@ import typer
 from t2x import __version__
 from t2x.commands.bench import bench
 from t2x.commands.console import note, write_any_text
+from t2x.commands.data import data
 from t2x.commands.demo import demo
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
@@ -49,6 +50,7 @@ app.command()(train)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")
+app.add_typer(data, name="data")
 app.add_typer(world, name="world")
 
 

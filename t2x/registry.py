@@ -163,6 +163,7 @@ EXTRAS = {
     "lpips": "lpips",
     "onnxruntime": "ocr",
     "peft": "train",
+    "pyarrow": "train",
     "rapidocr": "ocr",
     "ray": "ray",
     "starlette": "serve",
