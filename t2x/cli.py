@@ -22,6 +22,7 @@ from t2x.commands.data import data
 from t2x.commands.demo import demo
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
+from t2x.commands.report import report
 from t2x.commands.rewards import rewards
 from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
@@ -47,6 +48,7 @@ app.command()(score)
 app.command()(search)
 app.command()(serve)
 app.command()(train)
+app.command()(report)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

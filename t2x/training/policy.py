@@ -17,7 +17,7 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy"]
+__all__ = ["Policy", "load_policy", "save_policy", "save_template"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> No
     if half:
         model = deepcopy(model).to(torch.float16)
     model.save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def save_template(policy: Policy, folder: Path) -> None:
+    """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
