@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,9 +58,8 @@ class Evidence:
 def evidence(results: Sequence[GroupResult], margin: float = 0.0) -> Evidence:
     """Weigh the results of different prompts, all at once; groups may differ in size."""
     size = max((len(result.rewards) for result in results), default=0)
-    rewards = torch.full((len(results), size), torch.nan, dtype=torch.float64)
-    for row, result in zip(rewards, results, strict=True):
-        row[: len(result.rewards)] = torch.tensor(result.rewards, dtype=torch.float64)
+    padded = [[*r.rewards, *[math.nan] * (size - len(r.rewards))] for r in results]
+    rewards = torch.tensor(padded, dtype=torch.float64).reshape(len(results), size)
     baseline = torch.tensor([result.baseline for result in results], dtype=torch.float64)
     noise = torch.tensor([result.noise for result in results], dtype=torch.float64)
     return Evidence(
