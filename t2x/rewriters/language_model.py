@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +31,7 @@ from t2x.rewriters.presets import (
     preset_template,
     published,
 )
-from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
+from t2x.rewriters.rows import TokenRow, check_sampling, complete_rows, token_rows
 from t2x.rewriters.sampling import GumbelRows
 from t2x.rewriters.targets import Target
 from t2x.rewriters.templates import GENERAL, SMALL, Template
@@ -47,12 +47,6 @@ logger = logging.getLogger(__name__)
 Source: TypeAlias = "str | Path | tuple[Any, Any]"
 _CLOSE = 3e-4  # logits; in float32, gaps of smollm2 differ by 3e-5 at most between batch shapes
 SMOLLM2 = "smollm2"
-
-
-@dataclass(frozen=True)
-class _Row:
-    ids: tuple[int, ...]
-    seed: int | None
 
 
 class LanguageModelRewriter:
@@ -220,25 +214,17 @@ class LanguageModelRewriter:
             num_generations=num_generations,
         )
 
-    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[_Row | Completion]:
-        ids = tuple(self.encoder.encode(prompt))
-        room = self._context() - self.template.max_new_tokens
-        if len(ids) > room:
-            problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
-            return [Completion(problem=problem)] * num_generations
-        rows: list[_Row | Completion] = []
-        for i in range(num_generations):
-            own = generation_seed(
-                prompt, i, seed=seed, temperature=self.temperature, template=self.template
-            )
-            rows.append(_Row(ids, own))
-        return rows
+    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[TokenRow | Completion]:
+        return token_rows(
+            self.encoder, prompt, num_generations,
+            context=self._context(), seed=seed, temperature=self.temperature,
+        )  # fmt: skip
 
     def _context(self) -> int:
         config = self.model.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or 2**31)
 
-    def _run(self, rows: list[_Row]) -> list[Completion]:
+    def _run(self, rows: list[TokenRow]) -> list[Completion]:
         """Complete rows, those of similar length together; the order of the result is that of
         ``rows``.
         """
@@ -265,7 +251,7 @@ class LanguageModelRewriter:
             out[i] = self._generate([rows[i]])[0][0]
         return [out[i] for i in range(len(rows))]
 
-    def _beam(self, row: _Row) -> Completion:
+    def _beam(self, row: TokenRow) -> Completion:
         """Search with beams; each prompt alone, so that its text depends on no other."""
         import torch
 
@@ -281,7 +267,7 @@ class LanguageModelRewriter:
         return self._completion(output[0, len(row.ids) :].tolist(), eos)
 
     def _attempt(
-        self, rows: list[_Row], order: list[int]
+        self, rows: list[TokenRow], order: list[int]
     ) -> Iterator[tuple[int, Completion, float]]:
         """Complete the rows of ``order`` and give each with its closest choice, endless for one
         that was alone.
@@ -301,7 +287,7 @@ class LanguageModelRewriter:
         return fits(self.model)
 
     def _decode(
-        self, rows: list[_Row], order: list[int]
+        self, rows: list[TokenRow], order: list[int]
     ) -> Iterator[tuple[int, Completion, float]]:
         order = order[::-1]  # long prompts get long answers: begun last, they would go on alone
         eos = self._eos_ids()
@@ -332,7 +318,7 @@ class LanguageModelRewriter:
             "repetition_penalty": self.template.repetition_penalty,
         }
 
-    def _generate(self, rows: list[_Row]) -> tuple[list[Completion], list[float]]:
+    def _generate(self, rows: list[TokenRow]) -> tuple[list[Completion], list[float]]:
         import torch
 
         eos = self._eos_ids()
