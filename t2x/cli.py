@@ -63,9 +63,24 @@ def _common(
         stream=sys.stderr,
         force=True,
     )
+    _say_what_is_loaded()
     if version:
         sys.stdout.write(f"t2x {__version__}\n")
         raise typer.Exit
+
+
+class _Notes(logging.Handler):
+    """Writes the words alone, to where standard error is at that moment: above a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+def _say_what_is_loaded() -> None:
+    loading = logging.getLogger("t2x.loading")
+    loading.setLevel(logging.INFO)
+    loading.propagate = False
+    loading.handlers = [_Notes()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
