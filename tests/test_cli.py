@@ -444,8 +444,9 @@ def test_score_takes_the_prompt_that_a_picture_of_ours_holds(t2x):
 def test_score_without_any_prompt(t2x):
     """The stored "prompt" of other programs is none; what reads no prompt needs none."""
     workflow = {"prompt": '{"3": {"class_type": "KSampler"}}'}
-    save_png(torch.rand(3, 32, 32), "d/b.png", text=workflow)
-    code, out, err = t2x("score", "d", "-r", "bright", "--json")
+    for name in "ab":
+        save_png(torch.rand(3, 32, 32), f"d/{name}.png", text=workflow)
+    code, out, _ = t2x("score", "d", "-r", "bright", "--json")
     rows = json.loads(out)
     assert code == 1 and all("no prompt was given" in row["error"] for row in rows)
     code, out, _ = t2x("score", "d", "-r", "quality", "--json")
