@@ -19,6 +19,7 @@ from t2x import __version__
 from t2x.commands.bench import bench
 from t2x.commands.console import note, write_any_text
 from t2x.commands.demo import demo
+from t2x.commands.export import export
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
 from t2x.commands.rewards import rewards
@@ -46,6 +47,7 @@ app.command()(score)
 app.command()(search)
 app.command()(serve)
 app.command()(train)
+app.command()(export)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

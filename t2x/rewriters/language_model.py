@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
+from t2x.rewriters.adapters import base_of_adapter, merge_adapter
 from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.decoding import Settings, decode_rows, fits
 from t2x.rewriters.domain import domain_named
@@ -36,6 +37,7 @@ from t2x.rewriters.sampling import GumbelRows
 from t2x.rewriters.targets import Target
 from t2x.rewriters.templates import GENERAL, SMALL, Template
 from t2x.types import Rewrite
+from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
     import torch
@@ -118,8 +120,8 @@ class LanguageModelRewriter:
         preset: str | None = None,
         **options: Any,
     ) -> LanguageModelRewriter:
-        """Load a rewriter from a hub id, a local folder, the name of a preset, "smollm2", or a
-        loaded (model, tokenizer).
+        """Load a rewriter from a hub id, a local folder (whole, or adapters of a base), the name of
+        a preset, "smollm2", or a loaded (model, tokenizer).
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
@@ -384,6 +386,8 @@ def _find(source: str | Path) -> tuple[str, dict[str, str]]:
         known = published(source)
         parts = {"subfolder": known.subfolder, "tokenizer": known.tokenizer}
         return known.weights, {key: value for key, value in parts.items() if value}
+    if source in EMBEDDED:
+        return str(require_model(str(source))), {}
     path = Path(source)
     if not path.is_dir() and (path.is_absolute() or str(source).startswith((".", "~"))):
         raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
@@ -419,6 +423,10 @@ def _load(
     from transformers.utils import logging as transformers_logging
 
     options = {key: value for key, value in options.items() if value is not None}
+    if (base := base_of_adapter(source)) is not None:
+        weights, parts = _find(base)
+        model, _ = _load(weights, device, dtype, **options, **parts)
+        return merge_adapter(model, source), AutoTokenizer.from_pretrained(source)
     own = options.pop("tokenizer", None)  # where the weights come without one
     tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
     had_bar = transformers_logging.is_progress_bar_enabled()

@@ -17,7 +17,9 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy"]
+ADAPTERS = "adapter"  # folder in that of a model
+
+__all__ = ["ADAPTERS", "Policy", "load_policy", "save_policy"]
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,15 @@ def load_policy(config: PolicyConfig) -> Policy:
 
 def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> None:
     """Save a folder that ``t2x.load_rewriter`` loads: weights with adapters merged in, tokenizer,
-    and the template in ``t2x.json``. ``half`` stores float16.
+    and the template in ``t2x.json``. ``half`` stores float16. Adapters alone go into the folder
+    ``adapter`` inside it, for ``t2x export --adapter``.
     """
     import torch
 
     folder = Path(folder)
     model = policy.model
     if hasattr(model, "merge_and_unload"):
+        model.save_pretrained(folder / ADAPTERS, save_embedding_layers=False)
         model = deepcopy(model).merge_and_unload()
     if half:
         model = deepcopy(model).to(torch.float16)
