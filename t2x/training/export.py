@@ -20,9 +20,11 @@ from t2x.rewriters.adapters import ADAPTER_FILE, base_of_adapter, merge_adapter
 from t2x.rewriters.templates import read_template
 from t2x.settings import SETTINGS_FILE
 from t2x.training.config import PolicyConfig
-from t2x.training.policy import ADAPTERS, load_policy, save_policy
+from t2x.training.policy import load_policy, save_policy
 
-CONFIG, METRICS, CARD, MODEL = "config.yaml", "metrics.json", "README.md", "model"
+CONFIG, METRICS, CARD, MODEL, ADAPTERS = (
+    "config.yaml", "metrics.json", "README.md", "model", "adapter",
+)  # fmt: skip
 _PARTS = (
     "*.safetensors", "config.json", "generation_config.json", "tokenizer*", "*.safetensors.index.*",
     "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "spiece.model",
@@ -123,10 +125,17 @@ def find_trained(source: str | Path) -> Trained:
             f"{str(run)!r} holds no trained model; let `t2x train` go on to its end, or give one "
             f"of its checkpoints: {', '.join(p.name for p in _checkpoints(run)) or 'none yet'}"
         )
-    places = (folder, folder / ADAPTERS)
-    adapters = next((p for p in places if (p / ADAPTER_FILE).is_file()), None)
+    adapters = next((p for p in _adapter_places(folder, run) if (p / ADAPTER_FILE).is_file()), None)
     # An exported folder keeps the run's config.yaml beside its own weights.
     return Trained(str(folder), run, adapters, _read(run / CONFIG), _read(run / METRICS))
+
+
+def _adapter_places(folder: Path, run: Path) -> Iterator[Path]:
+    """The folder itself; for a finished run the adapters beside its model, else its newest ones."""
+    yield folder
+    if folder == run / MODEL:
+        yield run / ADAPTERS
+        yield from reversed(list(_checkpoints(run)))
 
 
 def _checkpoints(run: Path) -> Iterator[Path]:

@@ -17,9 +17,7 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-ADAPTERS = "adapter"  # folder in that of a model
-
-__all__ = ["ADAPTERS", "Policy", "load_policy", "save_policy"]
+__all__ = ["Policy", "load_policy", "save_policy", "save_template"]
 
 
 @dataclass(frozen=True)
@@ -63,19 +61,22 @@ def load_policy(config: PolicyConfig) -> Policy:
 
 def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> None:
     """Save a folder that ``t2x.load_rewriter`` loads: weights with adapters merged in, tokenizer,
-    and the template in ``t2x.json``. ``half`` stores float16. Adapters alone go into the folder
-    ``adapter`` inside it, for ``t2x export --adapter``.
+    and the template in ``t2x.json``. ``half`` stores float16.
     """
     import torch
 
     folder = Path(folder)
     model = policy.model
     if hasattr(model, "merge_and_unload"):
-        model.save_pretrained(folder / ADAPTERS, save_embedding_layers=False)
         model = deepcopy(model).merge_and_unload()
     if half:
         model = deepcopy(model).to(torch.float16)
     model.save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def save_template(policy: Policy, folder: Path) -> None:
+    """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")

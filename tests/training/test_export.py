@@ -35,6 +35,8 @@ def make_run(folder: Path, *, lora: bool) -> Path:
             if not lora or "lora_B" in name:
                 parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=0.03)
     save_policy(policy, folder / "model")
+    if lora:
+        policy.model.save_pretrained(folder / "adapter", save_embedding_layers=False)
     policy.model.save_pretrained(folder / "checkpoint-2", save_embedding_layers=False)
     policy.tokenizer.save_pretrained(folder / "checkpoint-2")
     config = {
