@@ -429,6 +429,8 @@ def _load(
         return merge_adapter(model, source), AutoTokenizer.from_pretrained(source)
     own = options.pop("tokenizer", None)  # where the weights come without one
     tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
+    if "gguf_file" in options:
+        options |= _unpacked()
     had_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
     try:
@@ -437,3 +439,13 @@ def _load(
         if had_bar:
             transformers_logging.enable_progress_bar()
     return model.to(device), tokenizer
+
+
+def _unpacked() -> dict[str, Any]:
+    """Ask for GGUF weights unpacked for good: a model that counts as quantised is neither trained
+    nor saved."""
+    try:
+        from transformers import GgufConfig
+    except ImportError:  # earlier versions know no other way
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}

@@ -32,8 +32,8 @@ def make_run(folder: Path, *, lora: bool) -> Path:
     noise = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
-            if not lora or "lora_B" in name:
-                parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=0.03)
+            if not lora or "lora_" in name:
+                parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=0.1 if lora else 0.03)
     save_policy(policy, folder / "model")
     if lora:
         policy.model.save_pretrained(folder / "adapter", save_embedding_layers=False)
