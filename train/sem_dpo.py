@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from t2x.training.arguments import trainer_arguments
+from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, evaluated, finish_run, load_data, run_trainer
@@ -53,5 +53,5 @@ def main(config: Config) -> dict[str, float]:
         eval_dataset=held,
         processing_class=policy.tokenizer,
     )
-    run_trainer(trainer, config.run)
+    run_trainer(trainer, last_checkpoint(config.run))
     return finish_run(trainer, policy, found)

@@ -9,7 +9,6 @@ from typing import Any
 
 from t2x.files import made_folder
 from t2x.rollouts.rows import prompt_rows
-from t2x.training.arguments import last_checkpoint
 from t2x.training.config import DataConfig, RunConfig
 from t2x.training.policy import Policy, save_policy, save_template
 from t2x.world.training import set_threads, write_metrics
@@ -47,13 +46,13 @@ def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {"eval_strategy": "steps", "eval_steps": 0.1}
 
 
-def run_trainer(trainer: Any, run: RunConfig) -> None:
-    """Train, from the last checkpoint if there is one; the trainer prints nothing."""
+def run_trainer(trainer: Any, checkpoint: str | None) -> None:
+    """Train, from a checkpoint if there is one; the trainer prints nothing."""
     from transformers import PrinterCallback, ProgressCallback
 
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
-    trainer.train(resume_from_checkpoint=last_checkpoint(run))
+    trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def finish_run(trainer: Any, policy: Policy, found: dict[str, float]) -> dict[str, float]:

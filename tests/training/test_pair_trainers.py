@@ -1,5 +1,5 @@
-"""Weights and rewards of pairs inside TRL's DPO trainer: equal to TRL at weight 1, to the closed
-form elsewhere."""
+"""Weights of pairs inside TRL's DPO trainer: equal to TRL at weight 1, to the closed form elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
-from t2x.functional.preference_losses import dpo_loss, rebel_loss
+from t2x.functional.preference_losses import dpo_loss
 from t2x.testing import tiny_causal_lm
 
 pytestmark = pytest.mark.extra("train")
@@ -111,27 +111,6 @@ def test_a_weight_scales_its_own_pair_alone(tmp_path: Path) -> None:
     assert logged[-1] == pytest.approx(sum(weights[:4]) / 4)
 
 
-def test_rebel_regresses_the_difference_of_rewards(tmp_path: Path) -> None:
-    from t2x.training.pair_trainers import RebelTrainer
-
-    data = rows(reward_chosen=[1.0, 0.5, 0.0, 2.0, 1.0], reward_rejected=[0.0, 0.5, 1.0, 1.0, 0.0])
-    trainer = build(RebelTrainer, settings(tmp_path, max_steps=60), data)
-    batch = trainer.data_collator([trainer.train_dataset[i] for i in range(5)])
-    trainer.model.train()
-    start = trainer.compute_loss(trainer.model, batch).item()
-    assert start == pytest.approx((1 + 0 + 1 + 1 + 1) / 5, abs=1e-4)  # no ratio yet
-    trainer.train()
-    trainer.model.train()
-    end = trainer.compute_loss(trainer.model, batch).item()
-    assert end < 0.1 * start
-    chosen, rejected = _ratios(trainer.model, batch)
-    expected = rebel_loss(chosen, rejected, batch["reward_chosen"], batch["reward_rejected"], eta=2)
-    assert end == pytest.approx(float(expected.mean()), abs=1e-4)
-    # log ratios differ by eta times the rewards' difference
-    assert float(chosen[0] - rejected[0]) == pytest.approx(2.0, abs=0.8)
-    assert float(chosen[2] - rejected[2]) == pytest.approx(-2.0, abs=0.8)
-
-
 def _ratios(model: Any, batch: Any) -> tuple[Any, Any]:
     """Log ratios by the stock forward and log_softmax."""
     with torch.no_grad():
@@ -158,14 +137,6 @@ def test_settings_that_lose_the_weights_are_refused(
 
     with pytest.raises(T2XError, match=reason):
         build(WeightedDPOTrainer, settings(tmp_path, **given), rows(weight=[1.0]))
-
-
-def test_rebel_needs_the_policy_of_the_round(tmp_path: Path) -> None:
-    from t2x.training.pair_trainers import RebelTrainer
-
-    data = rows(reward_chosen=[1.0], reward_rejected=[0.0])
-    with pytest.raises(T2XError, match="precompute_ref_log_probs"):
-        build(RebelTrainer, settings(tmp_path, precompute_ref_log_probs=False), data)
 
 
 @pytest.mark.parametrize("weight", [[math.nan], [None], None])
