@@ -173,6 +173,9 @@ EXTRAS = {
     "vllm": "vllm",
 }
 
+# A line before each model is loaded, which may take minutes; the command shows it.
+loading = logging.getLogger("t2x.loading")
+
 _PROTOCOLS: dict[str, Any] = {
     "rewriters": Rewriter,
     "generators": Generator,
@@ -298,6 +301,8 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
         return given
     target, source = _resolve_any(kind, given, any_loader)
     factory = import_attr(target)
+    if given != "none":
+        loading.info("loading %s ...", given if isinstance(given, (str, Path)) else target)
     try:
         with _without_retries():
             return factory(*source, **options)
