@@ -110,6 +110,7 @@ REWARDS = {
 }
 # What core needs of rewards beside their loaders.
 REWARD_PARTS = {
+    "choice-fit": "t2x.rewards.learned_choice:fit",
     "choice-model": "t2x.rewards.learned_choice:ChoiceModel",
     "critique-dimensions": "t2x.rewards.critique:DIMENSIONS",
     "lpips-nets": "t2x.rewards.lpips_distance:NETS",
