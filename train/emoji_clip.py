@@ -15,7 +15,6 @@ spoilt (``t2x.world.corruption``).
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Mapping, Sequence
