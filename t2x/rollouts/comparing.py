@@ -51,7 +51,9 @@ class Comparison:
     a rollout, and the reward that is logged beside them is the standardised one.
     """
 
-    def __init__(self, weights: Mapping[str, float], *, combine: str, config: RolloutConfig) -> None:
+    def __init__(
+        self, weights: Mapping[str, float], *, combine: str, config: RolloutConfig
+    ) -> None:
         if combine not in COMBINERS:
             raise T2XError(f"unknown combine {combine!r}; allowed: {', '.join(COMBINERS)}")
         self.combine, self.config = combine, config
