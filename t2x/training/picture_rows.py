@@ -41,7 +41,14 @@ from t2x.world.key_points import emoji_key_points, true_answer
 from t2x.world.preferences import preference_pair
 from t2x.world.truth import satisfies
 
-__all__ = ["AnsweredQuestion", "PicturePair", "Rows", "load_pairs", "load_questions"]
+__all__ = [
+    "AnsweredQuestion",
+    "PicturePair",
+    "Rows",
+    "load_pairs",
+    "load_questions",
+    "world_range",
+]
 
 FRESH = 10**9  # number of the first world row that no training draws
 _STRIDE = 10**10  # between seeds
@@ -97,8 +104,8 @@ class Rows(Dataset[Any]):
 def load_pairs(source: str, *, limit: int | None = None) -> Rows:
     """Rows of :class:`PicturePair` from a file or ``world:preferences``; T2XError says what a row
     lacks."""
-    if (drawn := _world(source, "preferences", limit)) is not None:
-        return Rows(drawn.number, lambda i: _world_pair(drawn.first + i))
+    if (drawn := world_range(source, "preferences", limit)) is not None:
+        return Rows(len(drawn), lambda i: _world_pair(drawn.start + i))
     rows, folder = _read(source, limit, ("chosen", "rejected"))
     return Rows(
         len(rows),
@@ -113,8 +120,8 @@ def load_pairs(source: str, *, limit: int | None = None) -> Rows:
 def load_questions(source: str, *, limit: int | None = None) -> Rows:
     """Rows of :class:`AnsweredQuestion` from a file or ``world:key-points``; T2XError says what a
     row lacks."""
-    if (drawn := _world(source, "key-points", limit)) is not None:
-        return Rows(drawn.number, lambda i: _world_question(drawn.first + i))
+    if (drawn := world_range(source, "key-points", limit)) is not None:
+        return Rows(len(drawn), lambda i: _world_question(drawn.start + i))
     rows, folder = _read(source, limit, ("picture", "answer"))
     return Rows(len(rows), lambda i: _question(rows[i], folder))
 
@@ -170,14 +177,9 @@ def _question(row: Mapping[str, Any], folder: Path) -> AnsweredQuestion:
 # ---- the world ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    first: int
-    number: int
-
-
-def _world(source: str, kind: str, limit: int | None) -> _Drawn | None:
-    """Which rows of the world are meant; None for another source."""
+def world_range(source: str, kind: str, limit: int | None = None) -> range | None:
+    """Which numbers of the world's rows ``world:KIND?n=...&seed=...&fresh=...`` means; None for
+    another source, T2XError for a wrong one."""
     head, _, query = source.partition("?")
     if head != f"world:{kind}":
         return None
@@ -191,7 +193,7 @@ def _world(source: str, kind: str, limit: int | None) -> _Drawn | None:
     if number < 1 or seed < 0:
         raise T2XError(f"{source!r}: give n of at least 1 and seed of at least 0")
     first = seed * _STRIDE + (FRESH if given.get("fresh") == "true" else 0)
-    return _Drawn(first, number if limit is None else min(number, limit))
+    return range(first, first + (number if limit is None else min(number, limit)))
 
 
 def _spoilt(picture: Any, number: int, *, clean: float) -> Tensor:
