@@ -17,7 +17,7 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy", "save_template"]
+__all__ = ["Policy", "load_policy", "save_policy", "save_template", "with_adapters"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def load_policy(config: PolicyConfig) -> Policy:
         template = _template_of(config.template_of)
     model = rewriter.model
     if config.lora is not None:
-        model = _with_adapters(model, config.lora)
+        model = with_adapters(model, config.lora)
     return Policy(model, rewriter.tokenizer, template)
 
 
@@ -103,7 +103,8 @@ def _template_of(name: str) -> Template:
     return found
 
 
-def _with_adapters(model: Any, lora: LoraSection) -> Any:
+def with_adapters(model: Any, lora: LoraSection) -> Any:
+    """The model with fresh low-rank adapters, which alone are trained."""
     from t2x.registry import missing_dependency
 
     try:
