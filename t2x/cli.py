@@ -19,6 +19,7 @@ from t2x import __version__
 from t2x.commands.bench import bench
 from t2x.commands.console import note, write_any_text
 from t2x.commands.demo import demo
+from t2x.commands.evaluate import evaluate
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
 from t2x.commands.rewards import rewards
@@ -47,6 +48,7 @@ app.command()(serve)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")
+app.add_typer(evaluate, name="eval")
 app.add_typer(world, name="world")
 
 
