@@ -27,6 +27,7 @@ from t2x.commands.rewrite import rewrite
 from t2x.commands.score import score
 from t2x.commands.search import search
 from t2x.commands.serve import serve
+from t2x.commands.train import train
 from t2x.commands.world import world
 from t2x.errors import T2XError
 
@@ -45,6 +46,7 @@ app.command()(generate)
 app.command()(score)
 app.command()(search)
 app.command()(serve)
+app.command()(train)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

@@ -32,14 +32,18 @@ __all__ = [
     "COMMANDS",
     "EXTRAS",
     "GENERATORS",
+    "RECIPES",
     "REWARDS",
     "REWARD_PARTS",
     "REWRITERS",
+    "SOURCES",
     "generator_source",
     "import_attr",
+    "is_language_model",
     "known_names",
     "load_app",
     "load_generator",
+    "load_recipe",
     "load_reward",
     "load_rewriter",
     "load_trainer",
@@ -123,6 +127,20 @@ COMMANDS = {
     "emoji-text": "t2x.train.emoji_text:main",
     "emoji-vae": "t2x.train.emoji_vae:main",
     "emoji-vlm": "t2x.train.emoji_vlm:main",
+}
+RECIPES = {
+    "cooperative": "t2x.train.cooperative:main",
+    "dpo": "t2x.train.dpo:main",
+    "grpo": "t2x.train.grpo:main",
+    "rebel": "t2x.train.rebel:main",
+    "reward_model": "t2x.train.reward_model:main",
+    "self_reward": "t2x.train.self_reward:main",
+    "sem_dpo": "t2x.train.sem_dpo:main",
+    "sft": "t2x.train.sft:main",
+}
+# Rows to train on by name: a function of what stands behind the colon gives a datasets.Dataset.
+SOURCES = {
+    "world": "t2x.data.world:load",
 }
 APPS = {
     "serve": "t2x.apps.rewrite_server:serve",
@@ -245,9 +263,22 @@ def generator_source(name: str | Path) -> str | None:
     return source[0] if target == _ANY_GENERATOR and source else None
 
 
+def is_language_model(name: str) -> bool:
+    """Whether a rewriter's name, folder or hub id is loaded as a language model of transformers."""
+    return _resolve("rewriters", name, _ANY_REWRITER)[0] == _ANY_REWRITER
+
+
 def load_trainer(name: str) -> Callable[..., dict[str, float]]:
     """Give the ``main`` of the recipe that trains an embedded model."""
     return cast("Callable[..., dict[str, float]]", import_attr(_resolve("commands", name)[0]))
+
+
+def load_recipe(name: str) -> tuple[type[Any], Callable[[Any], dict[str, float]]]:
+    """Give the configuration class and the ``main`` of a recipe of ``t2x.train``."""
+    if name not in RECIPES:
+        raise UnknownNameError(f"unknown recipe {name!r}; allowed: {', '.join(RECIPES)}")
+    main = import_attr(RECIPES[name])
+    return import_attr(f"{main.__module__}:Config"), main
 
 
 def load_app(name: str) -> Callable[..., None]:

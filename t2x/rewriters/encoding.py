@@ -62,6 +62,35 @@ class PromptEncoder:
         text = re.sub(r"\s*\n\s*", " ", prompt.strip()) if self.is_plain else prompt.strip()
         return [*head, *encode_plain(self.tokenizer, text), *tail]
 
+    def conversation(self, prompt: str) -> list[dict[str, str]] | str:
+        """The same input for trainers that apply the chat template themselves: messages, or plain
+        text for a model without one.
+
+        Raises T2XError for a template that opens the answer itself: trainers have no place for
+        that.
+        """
+        template = self.template.for_prompt(prompt)
+        if template.prefill:
+            raise T2XError(
+                f"the template begins the answer with {template.prefill!r}, which trainers don't; "
+                "put that into the chat template or leave the prefill out"
+            )
+        if self.is_plain:
+            return self._plain(template, _ask(template, re.sub(r"\s*\n\s*", " ", prompt.strip())))
+        turns = self._turns(template, _ask(template, prompt.strip()))
+        try:
+            self._apply(turns)
+        except _template_error():  # no system role
+            return _without_system(turns)
+        return turns
+
+    def reads_alike(self, prompt: str) -> bool:
+        """Whether a trainer, which tokenises the whole text at once, reads ``prompt`` as ``encode``
+        does: not if it holds control tokens of the chat template."""
+        turns = self.conversation(prompt)
+        text = turns if isinstance(turns, str) else self._apply(turns)
+        return self._ids(text) == self.encode(prompt)
+
     def _frame(self, template: Template) -> tuple[list[int], list[int]]:
         if template not in self._frames:
             before, after = self._render(template).split(_MARKER)
@@ -88,21 +117,24 @@ class PromptEncoder:
         shown = "".join(f"{_ask(template, p)}{template.lead} {r}\n\n" for p, r in template.examples)
         return f"{start}{system}{shown}{user}{template.lead}"
 
-    def _chat(self, template: Template, user: str) -> str:
-        from jinja2.exceptions import TemplateError
-
-        system = template.instructions
+    def _turns(self, template: Template, user: str) -> list[dict[str, str]]:
         turns = []
+        if template.instructions:
+            turns.append({"role": "system", "content": template.instructions})
         for prompt, rewrite in template.examples:
             turns.append({"role": "user", "content": _ask(template, prompt)})
             turns.append({"role": "assistant", "content": rewrite})
         turns.append({"role": "user", "content": user})
-        if system:
-            try:
-                return self._apply([{"role": "system", "content": system}, *turns])
-            except TemplateError:  # templates that know no system role
-                turns[0] = {"role": "user", "content": f"{system}\n\n{turns[0]['content']}"}
-        return self._apply(turns)
+        return turns
+
+    def _chat(self, template: Template, user: str) -> str:
+        turns = self._turns(template, user)
+        try:
+            return self._apply(turns)
+        except _template_error():  # templates that know no system role
+            if not template.instructions:
+                raise
+            return self._apply(_without_system(turns))
 
     def _apply(self, messages: list[dict[str, str]]) -> str:
         return str(
@@ -117,3 +149,15 @@ class PromptEncoder:
 
 def _ask(template: Template, prompt: str) -> str:
     return template.user.replace("{prompt}", prompt)
+
+
+def _without_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The system message as the beginning of the first user's."""
+    system, first, *rest = turns
+    return [{"role": "user", "content": f"{system['content']}\n\n{first['content']}"}, *rest]
+
+
+def _template_error() -> type[Exception]:
+    from jinja2.exceptions import TemplateError
+
+    return TemplateError

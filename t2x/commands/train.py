@@ -1,0 +1,67 @@
+"""``t2x train``: train a rewriter by one of the recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from t2x.commands.console import note, print_json, print_table
+from t2x.errors import T2XError
+from t2x.registry import RECIPES
+
+CONFIGS = "t2x.configs"
+
+__all__ = ["train"]
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help=f"One of {', '.join(RECIPES)}.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Settings that differ, as trainer.max_steps=20 or run.seed=1."),
+    ] = None,
+    config: Annotated[
+        str,
+        typer.Option(help="A YAML file, or one that t2x brings: world/grpo, gpu24/grpo."),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train a rewriter. A run that was stopped goes on from its last checkpoint.
+
+    Settings are those of the file, then the overrides; the run's folder keeps them as config.yaml,
+    beside checkpoints, log.jsonl, metrics.json and the trained model.
+    """
+    from t2x.config import load_config, save_config
+    from t2x.registry import load_recipe
+
+    schema, main = load_recipe(recipe)
+    path = find_config(config) if config else None
+    settings = load_config(schema, path, overrides or [])
+    out = Path(settings.run.out)
+    save_config(settings, out / "config.yaml")
+    metrics = main(settings)
+    if as_json:
+        print_json({"recipe": recipe, "out": out, "metrics": metrics})
+        return
+    print_table(f"{recipe} in {out}", ("metric", "value"), metrics.items())
+    note(f"the trained model is in {out / 'model'}")
+
+
+def find_config(name: str) -> Path:
+    """Give the file of that name, or the one that t2x brings: ``world/grpo`` is
+    ``configs/train/world/grpo.yaml``."""
+    from importlib.resources import files
+
+    path = Path(name)
+    if path.is_file():
+        return path
+    own = Path(str(files(CONFIGS))) / "train"
+    brought = own / f"{name.removesuffix('.yaml')}.yaml"
+    if brought.is_file():
+        return brought
+    known = sorted(str(p.relative_to(own).with_suffix("")) for p in own.rglob("*.yaml"))
+    raise T2XError(
+        f"there is no file {name!r}; give a YAML file or one of: {', '.join(known) or 'none'}"
+    )

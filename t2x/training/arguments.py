@@ -1,0 +1,44 @@
+"""TRL's own training arguments out of the ``trainer`` section of a recipe's YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from t2x.config import build_config
+from t2x.errors import T2XError
+from t2x.training.config import RunConfig
+
+__all__ = ["last_checkpoint", "trainer_arguments"]
+
+T = TypeVar("T")
+# What the run's section says, so that it is said once.
+_OURS = {"output_dir": "run.out", "seed": "run.seed", "resume_from_checkpoint": "run.resume"}
+
+
+def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **defaults: Any) -> T:
+    """Build TRL's configuration class ``cls`` (``GRPOConfig``, ...): ``defaults`` of the recipe,
+    then what the user has ``given``, every name and type checked.
+
+    Raises T2XError for what belongs into the ``run`` section, ConfigError for unknown names. On a
+    CPU gradient checkpointing is off, where it only costs time, and nothing is reported to
+    trackers unless ``report_to`` says so.
+    """
+    import torch
+
+    if said := sorted(set(given) & set(_OURS)):
+        raise T2XError(f"trainer.{said[0]} is given as {_OURS[said[0]]}; leave it out here")
+    values: dict[str, Any] = {"report_to": "none", "disable_tqdm": True}
+    if not torch.cuda.is_available():
+        values |= {"use_cpu": True, "gradient_checkpointing": False}
+    values |= {**defaults, **given, "output_dir": str(run.out), "seed": run.seed}
+    return build_config(cls, values)
+
+
+def last_checkpoint(run: RunConfig) -> str | None:
+    """The folder of the newest checkpoint to go on from; None without one or without ``resume``."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = Path(run.out)
+    return get_last_checkpoint(str(folder)) if run.resume and folder.is_dir() else None

@@ -1,0 +1,117 @@
+"""The policy: a language model with its tokenizer and the template around the user's words."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from t2x.errors import T2XError
+from t2x.rewriters.encoding import PromptEncoder
+from t2x.rewriters.templates import Template, read_template
+from t2x.settings import SETTINGS_FILE, read_settings
+from t2x.training.config import LoraSection, PolicyConfig
+
+if TYPE_CHECKING:
+    from t2x.rewriters.language_model import LanguageModelRewriter
+
+__all__ = ["Policy", "load_policy", "save_policy"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``model`` (with adapters if ``lora`` was asked for), ``tokenizer`` and ``template``."""
+
+    model: Any
+    tokenizer: Any
+    template: Template
+
+    @property
+    def encoder(self) -> PromptEncoder:
+        """Turns prompts into the ids that the model is trained on and serves."""
+        return PromptEncoder(self.tokenizer, self.template)
+
+
+def load_policy(config: PolicyConfig) -> Policy:
+    """Load what a recipe trains.
+
+    Raises T2XError for a rewriter that is no language model of transformers.
+    """
+    from t2x.registry import is_language_model, load_rewriter
+
+    source = _source(config.model)
+    if not is_language_model(source):
+        raise T2XError(
+            f"{config.model!r} is no language model, and can't be trained; give one that is: a "
+            "name of `t2x list rewriters`, a folder or a hub id"
+        )
+    options: dict[str, Any] = {"revision": config.revision, "dtype": config.dtype}
+    options |= {"device": config.device, "trust_remote_code": config.trust_remote_code}
+    rewriter = cast("LanguageModelRewriter", load_rewriter(source, **options))
+    template = rewriter.template
+    if config.template_of is not None:
+        template = _template_of(config.template_of)
+    model = rewriter.model
+    if config.lora is not None:
+        model = _with_adapters(model, config.lora)
+    return Policy(model, rewriter.tokenizer, template)
+
+
+def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> None:
+    """Save a folder that ``t2x.load_rewriter`` loads: weights with adapters merged in, tokenizer,
+    and the template in ``t2x.json``. ``half`` stores float16.
+    """
+    import torch
+
+    folder = Path(folder)
+    model = policy.model
+    if hasattr(model, "merge_and_unload"):
+        model = deepcopy(model).merge_and_unload()
+    if half:
+        model = deepcopy(model).to(torch.float16)
+    model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def _source(name: str) -> str:
+    """The embedded ``emoji-lm`` is no rewriter, so the registry does not know it by name."""
+    from t2x.world.weights import EMBEDDED, require_model
+
+    return str(require_model(name)) if name in EMBEDDED else name
+
+
+def _template_of(name: str) -> Template:
+    from t2x.rewriters.presets import PRESETS, preset_template
+
+    found = preset_template(name) if name in PRESETS else None
+    if found is None and Path(source := _source(name)).is_dir():
+        found = read_template(source)
+    if found is None:
+        raise T2XError(
+            f"policy.template_of is {name!r}, which has no template; give a preset "
+            f"({', '.join(PRESETS)}) or a folder whose {SETTINGS_FILE} has one"
+        )
+    return found
+
+
+def _with_adapters(model: Any, lora: LoraSection) -> Any:
+    from t2x.registry import missing_dependency
+
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        raise missing_dependency(error) from error
+    return get_peft_model(
+        model,
+        LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=lora.dropout,
+            target_modules=lora.targets,
+            task_type="CAUSAL_LM",
+        ),
+    )

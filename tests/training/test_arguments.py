@@ -1,0 +1,44 @@
+"""The ``trainer`` section of a YAML becomes TRL's own arguments, checked by name and type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from t2x.config import ConfigError
+from t2x.errors import T2XError
+from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.config import RunConfig
+
+pytestmark = pytest.mark.extra("train")
+
+
+def test_defaults_then_given(tmp_path: Path) -> None:
+    from trl import SFTConfig
+
+    run = RunConfig(tmp_path, seed=5)
+    given = {"learning_rate": "1e-4", "max_steps": 3}
+    arguments = trainer_arguments(SFTConfig, run, given, max_steps=9, logging_steps=1)
+    assert arguments.learning_rate == 1e-4
+    assert (arguments.max_steps, arguments.logging_steps, arguments.seed) == (3, 1, 5)
+    assert arguments.output_dir == str(tmp_path)
+    assert arguments.report_to == []
+
+
+def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+    from trl import SFTConfig
+
+    run = RunConfig(tmp_path)
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        trainer_arguments(SFTConfig, run, {"learning_rte": 1.0})
+    with pytest.raises(T2XError, match=r"given as run\.seed"):
+        trainer_arguments(SFTConfig, run, {"seed": 1})
+
+
+def test_last_checkpoint(tmp_path: Path) -> None:
+    assert last_checkpoint(RunConfig(tmp_path / "none")) is None
+    for step in (5, 10, 9):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    assert last_checkpoint(RunConfig(tmp_path)) == str(tmp_path / "checkpoint-10")
+    assert last_checkpoint(RunConfig(tmp_path, resume=False)) is None
