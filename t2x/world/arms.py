@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.prompts.protect import protect
-from t2x.registry import known_names, load_rewriter
+from t2x.registry import RECIPES, known_names, load_rewriter
 from t2x.rewriters.guarded import Guarded
 from t2x.world.captions import dense_prompt
 from t2x.world.prompts import UserPrompt
@@ -61,7 +61,7 @@ def named_arms(arms: Sequence[str]) -> dict[str, str]:
 
 def _source(name: str) -> str:
     """Of the name of a recipe, the model of its run; of any other name, the name itself."""
-    if name in (*_REFERENCES, *known_names("rewriters")) or name not in known_names("recipes"):
+    if name in (*_REFERENCES, *known_names("rewriters")) or name not in RECIPES:
         return name
     folder = RUNS / name / "model"
     if folder.is_dir():
@@ -93,7 +93,7 @@ def check_arms(arms: Mapping[str, str], n: int) -> None:
         if source not in names and not set(source) & set("/:\\") and not Path(source).is_dir():
             raise UnknownNameError(
                 f"unknown arm {source!r}; allowed: {', '.join(names)}, a recipe with a run "
-                f"({', '.join(known_names('recipes'))}), or NAME=SOURCE with a rewriter's folder, "
+                f"({', '.join(RECIPES)}), or NAME=SOURCE with a rewriter's folder, "
                 "hub id owner/model or 'package.module:Attr'"
             )
     if n < len(TASKS):

@@ -31,7 +31,7 @@ Similarity: TypeAlias = "Callable[[Sequence[str], Sequence[str]], Array]"  # N a
 @dataclass
 class Drift:
     """Of N proposals: cosine with the user's text, whether a constraint is broken, whether the text
-    tells exactly the true scene, and words; all (N,), NaN where there is no text."""
+    tells exactly the true scene as the rules read it, and words; all (N,), NaN where there is no text."""
 
     similarity: Array
     violated: Array
