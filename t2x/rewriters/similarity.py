@@ -9,6 +9,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,12 @@ class SentenceSimilarity:
     def __call__(self, one: str, two: str) -> float:
         """Compare two texts."""
         return max(float(self._embed(one) @ self._embed(two)), 0.0)
+
+    def embed(self, texts: Sequence[str]) -> Tensor:
+        """Unit vectors of texts: (N, D), on the CPU."""
+        import torch
+
+        return torch.stack([self._embed(text) for text in texts])
 
     def _mean_state(self, text: str) -> Tensor:
         import torch
