@@ -17,6 +17,7 @@ import typer
 
 from t2x import __version__
 from t2x.commands.bench import bench
+from t2x.commands.claims import claims
 from t2x.commands.console import note, write_any_text
 from t2x.commands.demo import demo
 from t2x.commands.evaluate import evaluate
@@ -47,6 +48,7 @@ app.command()(score)
 app.command()(search)
 app.command()(serve)
 app.command()(train)
+app.command()(claims)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")

@@ -1,0 +1,24 @@
+"""A ledger of what the fake command did, and jobs for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_t2x.py")))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Names of the runs that have begun or ended."""
+    path = tmp_path / "ledger.txt"
+    monkeypatch.setenv("LEDGER", str(path))
+
+    def read(word: str) -> list[str]:
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.startswith(word)]
+
+    return read
