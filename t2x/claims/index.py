@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from t2x.claims.protocol import known_claims, load_claim
+from t2x.claims.protocol import Claim, known_claims, load_claim
 from t2x.claims.records import read_records
 from t2x.claims.verdict import Verdict, judge_claim
 from t2x.errors import T2XError
@@ -28,9 +28,9 @@ def default_folder() -> Path:
     return folder
 
 
-def read_verdict(name: str, docs: Path, protocols: Path | None = None) -> Verdict:
-    """The verdict of a claim, computed from the runs in ``docs/NAME``."""
-    return judge_claim(load_claim(name, protocols), read_records(docs / name))
+def read_verdict(claim: Claim, docs: Path) -> Verdict:
+    """The verdict of a claim, computed from the runs in its folder of ``docs``."""
+    return judge_claim(claim, read_records(docs / claim.name))
 
 
 def write_verdict(verdict: Verdict, docs: Path) -> Path:
@@ -46,7 +46,8 @@ def write_verdict(verdict: Verdict, docs: Path) -> Path:
 
 def write_index(docs: Path, protocols: Path | None = None) -> Path:
     """Write the page of all claims."""
-    verdicts = [read_verdict(name, docs, protocols) for name in known_claims(protocols)]
+    names = known_claims(protocols)
+    verdicts = [read_verdict(load_claim(name, protocols), docs) for name in names]
     path = made_folder(docs) / "README.md"
     write_whole(path, index_page(verdicts))
     return path

@@ -1,5 +1,5 @@
 """One picture of a claim: the effects with their intervals, what each arm came to with each seed,
-and the curves of the trainings. Needs matplotlib (extra ``plots``).
+and the curves of the trainings. Needs matplotlib (extra ``report``).
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def draw_claim(verdict: Verdict, path: Path) -> None:
     with rc_context(_SETTINGS):
         curves = any(len(points(run.curve, verdict.claim.curve)[0]) for run in verdict.records.runs)
         count = len(verdict.results)
-        figure = Figure(figsize=(11 if curves else 7.6, 3.2 + 0.45 * max(count - 1, 0)))
-        axes = figure.subplots(
-            1, 3 if curves else 2, width_ratios=(1.25, 0.9, 1.2) if curves else (1.25, 0.9)
+        figure = Figure(figsize=(11 if curves else 7.6, 3.3 + 0.4 * max(count - 1, 0)))
+        widths = (1.2, 0.9, 1.2) if curves else (1.2, 0.9)
+        axes = figure.subplots(1, len(widths), width_ratios=widths)
+        figure.subplots_adjust(
+            left=0.1 if curves else 0.14, right=0.985, top=0.63, bottom=0.16, wspace=0.3
         )
-        figure.subplots_adjust(left=0.07, right=0.98, top=0.66, bottom=0.17, wspace=0.38)
         _draw_title(figure, verdict)
         _draw_effects(axes[0], verdict)
         _draw_arms(axes[1], verdict)
@@ -70,12 +71,12 @@ def _draw_title(figure: Any, verdict: Verdict) -> None:
     word, color = VERDICTS[verdict.holds]
     label = "screening, one seed: " if verdict.claim.screening else ""
     wide = 12.0 * figure.get_figwidth()
-    figure.text(0.015, 0.965, f"{label}{word}", color=color, weight="bold", size=12, va="top")
-    text = "\n".join(textwrap.wrap(verdict.claim.claim, int(wide)))
-    figure.text(0.015, 0.885, text, va="top", size=10)
     if verdict.reasons:
-        said = textwrap.shorten("; ".join(verdict.reasons), int(1.25 * wide), placeholder=" ...")
-        figure.text(0.015, 0.755, said, va="top", size=8, color="#666666")
+        label += textwrap.shorten(f"{word}: {'; '.join(verdict.reasons)}", int(wide), placeholder=" ...")
+        word = ""
+    figure.text(0.012, 0.97, f"{label}{word}", color=color, weight="bold", size=11, va="top")
+    text = "\n".join(textwrap.wrap(verdict.claim.claim, int(1.15 * wide)))
+    figure.text(0.012, 0.885, text, va="top", size=10)
 
 
 def _draw_effects(axes: Any, verdict: Verdict) -> None:
@@ -97,11 +98,12 @@ def _draw_effects(axes: Any, verdict: Verdict) -> None:
         )
         gaps = [_gap(pair, first[s], second[s]) for s in first if s in second]
         axes.plot(gaps, [row + 0.2] * len(gaps), "|", color="#222222", ms=7)
-        condition = "not worse: " if row >= len(claim.comparisons) else ""
-        labels.append(f"{condition}{pair.first}\nagainst {pair.second},\n{pair.metric}")
+        condition = "condition:\n" if row >= len(claim.comparisons) else ""
+        labels.append(f"{condition}{pair.metric}\n{pair.first}\nvs {pair.second}")
     axes.set_yticks(range(len(labels)), labels, size=7.5)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.axvline(0, color="#999999", lw=0.8, zorder=0)
+    axes.locator_params(axis="x", nbins=6)
     axes.set_title("effect, 95 % interval; ticks: training seeds")
     axes.set_xlabel("above 0 speaks for the claim")
 
@@ -145,8 +147,8 @@ def _draw_curves(axes: Any, verdict: Verdict) -> None:
 
 
 def _mean_curve(verdict: Verdict, runs: list[Run]) -> tuple[Any, Any]:
-    """Mean of the smoothed curves, up to where the first of them ends."""
-    found = [points(run.curve, verdict.claim.curve) for run in runs]
+    """Mean of the curves, up to where the first of them ends."""
+    found = [points(run.curve, verdict.claim.curve, smooth=False) for run in runs]
     known = [(x, y) for x, y in found if len(x)]
     if not known:
         return np.empty(0), np.empty(0)

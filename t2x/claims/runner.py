@@ -124,7 +124,7 @@ def run_jobs(
     workers: int = 1,
     cores: Sequence[int] = (),
     attempts: int = 2,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Run all jobs that are not done, in order, ``workers`` at a time, each as a process of one
@@ -136,14 +136,14 @@ def run_jobs(
         workers: processes side by side.
         cores: one for each worker to stay on, where the system can do that.
         attempts: how often a job that fails is tried before it counts as failed.
-        command: what the arguments of a job are given to.
+        command: what the arguments of a job are given to; t2x itself without.
         progress: hears (what, jobs done, jobs in all).
 
     Interrupted, it ends its processes, which go on from their checkpoints the next time.
     """
     if workers < 1 or (cores and len(cores) < workers):
         raise T2XError(f"{workers} workers on cores {list(cores)}; give 1 or more, a core for each")
-    queue = _Queue(jobs, made_folder(work).resolve(), command, attempts, progress)
+    queue = _Queue(jobs, made_folder(work).resolve(), command or COMMAND, attempts, progress)
     free = list(cores[:workers]) if cores else [None] * workers
     try:
         while queue.step(free):

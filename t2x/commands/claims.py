@@ -11,6 +11,7 @@ from t2x.commands.console import note, print_json, print_table, progress
 from t2x.errors import T2XError
 
 if TYPE_CHECKING:
+    from t2x.claims.protocol import Claim
     from t2x.claims.runner import Report
 
 __all__ = ["claims"]
@@ -36,6 +37,9 @@ def claims(
     docs: Annotated[
         Path | None, typer.Option(help="Folder of the results; docs/claims of the checkout.")
     ] = None,
+    protocols: Annotated[
+        Path | None, typer.Option(help="Folder of claims as YAML; those of t2x without.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say whether a claim holds, from the runs that are kept beside it, or make them.
@@ -46,29 +50,29 @@ def claims(
     if name is None:
         if run or plan:
             raise T2XError("name a claim of `t2x claims`, or all, to plan or to run")
-        _list(docs, as_json)
+        _list(docs, protocols, as_json)
         return
-    names = _names(name)
+    found = _claims(name, protocols)
     if plan:
-        _show_plan(names, work, as_json)
+        _show_plan(found, work, as_json)
         return
     if run:
-        _run(names, work, docs, workers=workers, cores=_cores(cores))
-    _show(names, docs, as_json)
+        _run(found, work, docs, protocols, workers=workers, cores=_cores(cores))
+    _show(found, docs, as_json)
 
 
-def _names(name: str) -> list[str]:
+def _claims(name: str, protocols: Path | None) -> list[Claim]:
     from t2x.claims.protocol import known_claims, load_claim
 
-    return known_claims() if name == "all" else [load_claim(name).name]
+    names = known_claims(protocols) if name == "all" else [name]
+    return [load_claim(own, protocols) for own in names]
 
 
-def _list(docs: Path | None, as_json: bool) -> None:
+def _list(docs: Path | None, protocols: Path | None, as_json: bool) -> None:
     from t2x.claims.index import default_folder, read_verdict
-    from t2x.claims.protocol import known_claims
 
     folder = docs or default_folder()
-    found = [read_verdict(name, folder).summary() for name in known_claims()]
+    found = [read_verdict(claim, folder).summary() for claim in _claims("all", protocols)]
     if as_json:
         print_json(found)
         return
@@ -84,11 +88,11 @@ def _list(docs: Path | None, as_json: bool) -> None:
     print_table("", ("claim", "", "verdict", "what it says"), rows)
 
 
-def _show(names: list[str], docs: Path | None, as_json: bool) -> None:
+def _show(claims: list[Claim], docs: Path | None, as_json: bool) -> None:
     from t2x.claims.index import default_folder, read_verdict
 
     folder = docs or default_folder()
-    found = [read_verdict(name, folder).summary() for name in names]
+    found = [read_verdict(claim, folder).summary() for claim in claims]
     if as_json:
         print_json(found[0] if len(found) == 1 else found)
         return
@@ -125,12 +129,11 @@ def _cores(text: str) -> list[int]:
         raise T2XError(f"--cores are numbers with commas between, as 0,1; got {text!r}") from error
 
 
-def _show_plan(names: list[str], work: Path, as_json: bool) -> None:
+def _show_plan(claims: list[Claim], work: Path, as_json: bool) -> None:
     from t2x.claims.jobs import make_plan
-    from t2x.claims.protocol import load_claim
     from t2x.claims.runner import JobFolder
 
-    jobs = {job.key: job for name in names for job in make_plan(load_claim(name)).jobs}
+    jobs = {job.key: job for claim in claims for job in make_plan(claim).jobs}
     rows = []
     for key, job in jobs.items():
         folder = JobFolder(work / key)
@@ -151,18 +154,23 @@ def _show_plan(names: list[str], work: Path, as_json: bool) -> None:
 
 
 def _run(
-    names: list[str], work: Path, docs: Path | None, *, workers: int, cores: list[int]
+    claims: list[Claim],
+    work: Path,
+    docs: Path | None,
+    protocols: Path | None,
+    *,
+    workers: int,
+    cores: list[int],
 ) -> None:
     """Work off the jobs of all claims, then write down what there is, complete or not."""
     from t2x.claims.index import default_folder, write_index, write_verdict
     from t2x.claims.jobs import make_plan
-    from t2x.claims.protocol import load_claim
     from t2x.claims.records import collect, write_records
     from t2x.claims.runner import run_jobs
     from t2x.claims.verdict import judge_claim
 
     folder = docs or default_folder()
-    plans = [make_plan(load_claim(name)) for name in names]
+    plans = [make_plan(claim) for claim in claims]
     jobs = {job.key: job for plan in plans for job in plan.jobs}
     with progress() as show:
         report = run_jobs(list(jobs.values()), work, workers=workers, cores=cores, progress=show)
@@ -170,7 +178,7 @@ def _run(
         records = collect(plan, work)
         write_records(records, folder / plan.claim.name)
         write_verdict(judge_claim(plan.claim, records), folder)
-    write_index(folder)
+    write_index(folder, protocols)
     _tell(report, {key: job.label for key, job in jobs.items()})
 
 

@@ -55,6 +55,42 @@ def world(
     _print_differences(result["differences"])
 
 
+@evaluate.command("sets")
+def sets(
+    arms: Annotated[
+        str, typer.Option("--arms", "--arm", help="As for `t2x eval world`.")
+    ] = "raw,rewrite",
+    n: Annotated[int, typer.Option("--n", min=30, help="Held-out prompts.")] = 1000,
+    group: Annotated[int, typer.Option(min=2, help="Rewrites of each prompt.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of prompts, texts and pictures.")] = 7,
+    generator: Annotated[
+        str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")
+    ] = "emoji-flow",
+    embedder: Annotated[
+        str, typer.Option(help="What compares texts: an embedded CLIP, minilm, a folder.")
+    ] = "emoji-clip",
+    rows: Annotated[bool, typer.Option(help="With --json: add what every prompt gave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Draw several rewrites of each held-out prompt: how different they are, and how many of their
+    pictures are right.
+    """
+    names = split_names(arms, "arm", "--arms raw,grpo=runs/grpo/model")
+    from t2x.world.sets import evaluate_sets
+
+    options: dict[str, Any] = {"group": group, "generator": generator, "embedder": embedder}
+    with progress() as show:
+        result = evaluate_sets(names, n, seed, **options, rows=rows, progress=show)
+    if as_json:
+        print_json(result, indent=None if rows else 2)
+        return
+    cells = [
+        (name, arm["overall"], arm["diversity"], arm["distinct"])
+        for name, arm in result["arms"].items()
+    ]
+    print_table("", ("arm", "overall", "diversity", "different texts"), cells)
+
+
 def print_arms(arms: dict[str, Any]) -> None:
     """Show scores by task, then drift and cost of the arms that have them."""
     tasks = list(next(iter(arms.values()))["tasks"])

@@ -56,6 +56,8 @@ def seeded_difference(
         )
     gaps = first - second
     names = [None] * gaps.shape[1] if strata is None else list(strata)
+    if len(names) != gaps.shape[1]:
+        raise ValueError(f"{len(names)} strata for {gaps.shape[1]} prompts; give one for each")
     known = ~np.isnan(gaps).any(axis=0)
     if len(gaps) == 1:
         options: dict[str, Any] = {"strata": names, "margin": margin, "seed": seed}

@@ -107,14 +107,19 @@ def check_arms(arms: Mapping[str, str], n: int) -> None:
 
 @dataclass
 class LoadedArm:
-    """An arm that can write. ``proposals`` are what a rewriter wrote before it was checked, as its
-    records, one for each prompt of the last call; ``rewrites`` what became of them; both are empty
-    for an arm that asks no rewriter."""
+    """An arm that can write: ``texts(prompts, group)`` gives ``group`` texts with their negative
+    prompts for each prompt. Of an arm that asks a rewriter, ``proposals`` are its records before
+    they were checked and ``rewrites`` what became of them, the first for each prompt of the last
+    call; both are empty for one that asks none."""
 
-    write: Writer
+    texts: Callable[[Sequence[UserPrompt], int], list[list[tuple[str, str]]]]
     rewrites: list[Rewrite] = field(default_factory=list)
     proposals: list[Rewrite] = field(default_factory=list)
     tokenizer: Any = None
+
+    def write(self, prompts: Sequence[UserPrompt]) -> list[tuple[str, str]]:
+        """One text for each prompt."""
+        return [row[0] for row in self.texts(prompts, 1)]
 
     @property
     def tokens_written(self) -> float:
@@ -132,20 +137,22 @@ class LoadedArm:
 def load_arm(source: str, generator: Generator, seed: int) -> LoadedArm:
     """Load what writes the texts of an arm for ``generator``."""
     if source == "raw":
-        return LoadedArm(lambda prompts: [p.text for p in prompts])
+        return LoadedArm(lambda prompts, group: [[(p.text, "")] * group for p in prompts])
     if source == "dense":
         return LoadedArm(
-            lambda prompts: [
-                dense_prompt(p.scene, picture_seed(seed, i)) for i, p in enumerate(prompts)
+            lambda prompts, group: [
+                [(dense_prompt(p.scene, picture_seed(seed, i, g)), "") for g in range(group)]
+                for i, p in enumerate(prompts)
             ]
         )
     rewriter, inner = _load_rewriter(source, generator)
 
-    def write(prompts: Sequence[UserPrompt]) -> list[tuple[str, str]]:
+    def write(prompts: Sequence[UserPrompt], group: int) -> list[list[tuple[str, str]]]:
         texts = [p.text for p in prompts]
-        arm.rewrites = [row[0] for row in rewriter.rewrite(texts, seed=seed)]
+        rows = rewriter.rewrite(texts, num_generations=group, seed=seed)
+        arm.rewrites = [row[0] for row in rows]
         arm.proposals = arm.rewrites if inner is None else [inner.of(text) for text in texts]
-        return [(r.text, r.negative) for r in arm.rewrites]
+        return [[(r.text, r.negative) for r in row] for row in rows]
 
     arm = LoadedArm(write, tokenizer=getattr(inner and inner.rewriter, "tokenizer", None))
     return arm

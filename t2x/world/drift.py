@@ -22,7 +22,9 @@ from t2x.types import Rewrite
 if TYPE_CHECKING:
     from t2x.world.prompts import UserPrompt
 
-__all__ = ["Drift", "Similarity", "clip_similarity", "measure_drift"]
+__all__ = ["EMBEDDER", "Drift", "Similarity", "measure_drift", "text_similarity"]
+
+EMBEDDER = "emoji-clip"
 
 Array: TypeAlias = "NDArray[np.floating[Any]]"
 Similarity: TypeAlias = "Callable[[Sequence[str], Sequence[str]], Array]"  # N and N texts -> (N,)
@@ -55,20 +57,20 @@ class Drift:
         }
 
 
-def clip_similarity(source: str = "emoji-clip") -> Similarity:
-    """Compare texts by the cosine of their embeddings in the text tower of a CLIP."""
-    from torch.nn.functional import cosine_similarity
+def text_similarity(embedder: str = EMBEDDER) -> Similarity:
+    """Compare texts by the cosine of their embeddings; names as for a set's reward: an embedded
+    CLIP, whose text side is used, ``minilm``, a folder or a hub id.
+    """
+    from t2x.rollouts.sets import load_text_embedder
 
-    from t2x.scoring.clip_encoder import load_clip
-
-    encoder = load_clip(source)
+    embed = load_text_embedder(embedder)
 
     def similarity(one: Sequence[str], two: Sequence[str]) -> Array:
         if not one:
             return np.empty(0)
-        first, second = (encoder.encode_text(list(texts)).float() for texts in (one, two))
-        cosines: Array = cosine_similarity(first, second).clamp(-1, 1).cpu().numpy().astype(float)
-        return cosines
+        cosines = (embed(one).double() * embed(two).double()).sum(dim=-1)
+        found: Array = cosines.cpu().numpy()
+        return found
 
     return similarity
 

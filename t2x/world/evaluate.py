@@ -29,7 +29,7 @@ from t2x.generators.tokenizers import token_budget
 from t2x.types import Rewrite
 from t2x.world.arms import LoadedArm, Writer, check_arms, load_arm, named_arms, picture_seed
 from t2x.world.captions import STYLES, caption
-from t2x.world.drift import Drift, Similarity, clip_similarity, measure_drift
+from t2x.world.drift import Drift, Similarity, measure_drift, text_similarity
 from t2x.world.judge import judge_pictures
 from t2x.world.prompts import (
     HELD_OUT_KINDS,
@@ -167,7 +167,7 @@ def evaluate_arms(
         seed: of prompts, texts and pictures.
         generator: what draws.
         batch_size: pictures drawn together.
-        similarity: how near texts are; None is ``t2x.world.drift.clip_similarity``.
+        similarity: how near texts are; None is ``t2x.world.drift.text_similarity``.
         rows: add ``rows``: for each arm what every prompt gave, with the tasks of the prompts.
         progress: hears (what, pictures done, pictures in all).
 
@@ -182,7 +182,7 @@ def evaluate_arms(
     drawing: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "progress": progress}
     scores = run_arms(writers, prompts, model, **drawing)
     table: dict[str, Any] = {"generator": model.model_id, "n": n, "seed": seed, "arms": {}}
-    near = similarity or clip_similarity()
+    near = similarity or text_similarity()
     budget = token_budget(model)
     drifts = {name: _drift(prompts, scores[name], arm, near) for name, arm in loaded.items()}
     for name, arm in loaded.items():

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,7 @@ from t2x.claims.jobs import Job
 from t2x.claims.runner import JobFolder, run_jobs
 from t2x.errors import T2XError
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_t2x.py")))
-WORK = Path("work")
-
-
-def training(key: str, *words: str, seed: int = 0, **options: object) -> Job:
-    out = f"run.out={{work}}/{key}/run"
-    return Job(key, key, ("train", key, *words, out, f"run.seed={seed}"), **options)
-
-
-def evaluation(key: str, after: str) -> Job:
-    arguments = ("eval", "world", "--arms", f"arm={{work}}/{after}/run/model", "--n", "12")
-    return Job(key, key, arguments, (after,))
+from .queues import FAKE, WORK, evaluation, training
 
 
 def run(*jobs: Job, **options: object):
@@ -81,7 +69,7 @@ QUEUE = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-from test_runner import FAKE, WORK, evaluation, training
+from queues import FAKE, WORK, evaluation, training
 from t2x.claims.runner import run_jobs
 jobs = [training(f"job{{i}}", "sleep=0.4", seed=i) for i in range(3)]
 jobs += [evaluation(f"eval{{i}}", f"job{{i}}") for i in range(3)]

@@ -13,7 +13,7 @@ from t2x.testing import FakeGenerator
 from t2x.types import Rewrite
 from t2x.world import arms as module
 from t2x.world.arms import check_arms, load_arm, named_arms
-from t2x.world.drift import clip_similarity, measure_drift
+from t2x.world.drift import measure_drift, text_similarity
 from t2x.world.prompts import validation_prompts
 
 
@@ -71,7 +71,7 @@ def test_drift_is_that_of_proposals_though_the_guard_reverts_them(
     prompts = [p for p in validation_prompts(60, 1) if "cat" not in p.text][:20]
     written = arm.write(prompts)
     assert [text for text, _ in written] == [p.text for p in prompts]
-    drift = measure_drift(prompts, arm.proposals, clip_similarity())
+    drift = measure_drift(prompts, arm.proposals, text_similarity())
     summary = drift.summary()
     assert summary["violations"] == 1 and summary["failed"] == 10
     assert summary["words"] == 5 and summary["exact"] == 0
