@@ -109,7 +109,7 @@ class Arm:
     def __post_init__(self) -> None:
         if bool(self.steps) == bool(self.source):
             raise T2XError("an arm has steps, or a source that is evaluated as it is; give one")
-        known = {"out", "seed"}
+        known = {"out", "seed", "prompt"}  # the last stands in templates
         for step in self.steps:
             named = {name for text in step.texts for name in re.findall(r"\{(\w+)\}", text)}
             if unknown := sorted(named - known):
