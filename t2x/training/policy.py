@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from t2x.config import build_config
 from t2x.errors import T2XError
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
@@ -53,6 +54,8 @@ def load_policy(config: PolicyConfig) -> Policy:
     template = rewriter.template
     if config.template_of is not None:
         template = _template_of(config.template_of)
+    if config.template:
+        template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model
     if config.lora is not None:
         model = with_adapters(model, config.lora)
