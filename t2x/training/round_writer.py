@@ -66,7 +66,7 @@ class RoundWriter:
 
     def __call__(self, number: int) -> Round:
         """Write round ``number``."""
-        prompts = self._of_round(number)
+        places, prompts = self._of_round(number)
         seed = random.Random(f"rebel {self._seed} {number}").getrandbits(32)
         written = self._rewriter.complete(
             [policy_text(p) for p in prompts], num_generations=_SAMPLES, seed=seed
@@ -83,11 +83,11 @@ class RoundWriter:
         for i, (prompt, (first, second)) in enumerate(zip(prompts, written, strict=True)):
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
             if first.text != second.text and not any(math.isnan(o.reward) for o in ours):
-                pairs.append(self._pair(prompt, (first, second), ours))
+                pairs.append(self._pair(prompt, (first, second), ours, places[i]))
         return Round(pairs, self._found(pairs, written))
 
-    def _of_round(self, number: int) -> list[str]:
-        """This process's prompts of a round."""
+    def _of_round(self, number: int) -> tuple[range, list[str]]:
+        """This process's prompts of a round, and their places in it."""
         from accelerate import PartialState
 
         size, total = self._section.prompts, len(self._prompts)
@@ -100,14 +100,20 @@ class RoundWriter:
                 random.Random(f"prompts {self._seed} {turn}").shuffle(orders[turn])
             chosen.append(self._prompts[orders[turn][index]])
         processes = PartialState()
-        return chosen[processes.process_index :: processes.num_processes]
+        places = range(processes.process_index, size, processes.num_processes)
+        return places, [chosen[place] for place in places]
 
     def _pair(
-        self, prompt: str, texts: tuple[Completion, Completion], outcomes: Sequence[Outcome]
+        self,
+        prompt: str,
+        texts: tuple[Completion, Completion],
+        outcomes: Sequence[Outcome],
+        place: int,
     ) -> ScoredPair:
         first, second = (self._ids(completion) for completion in texts)
         asked = self._policy.encoder.encode(policy_text(prompt))
-        return ScoredPair(asked, first, second, *(o.reward for o in outcomes))
+        one, two = (outcome.reward for outcome in outcomes)
+        return ScoredPair(asked, first, second, one, two, place)
 
     def _ids(self, completion: Completion) -> list[int]:
         """Tokens that were sampled, and the end behind them."""

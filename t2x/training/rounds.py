@@ -42,13 +42,16 @@ PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as mea
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """Token ids of a prompt and of two completions, in any order, with their rewards."""
+    """Token ids of a prompt and of two completions, in any order, with their rewards. ``place`` in
+    the round orders the pairs of all processes.
+    """
 
     prompt_ids: list[int]
     chosen_ids: list[int]
     rejected_ids: list[int]
     reward_chosen: float
     reward_rejected: float
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class RebelTrainer(Trainer):
                 f"round {number} gave no pair: its completions were cut off, equal or not "
                 "measured; give more room (the template's max_new_tokens), prompts or temperature"
             )
-        self._pairs.rows = [json.loads(line) for line in lines]
+        self._pairs.rows = sorted(map(json.loads, lines), key=lambda row: int(row["place"]))
 
     def compute_loss(
         self,
