@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
@@ -17,7 +15,7 @@ from t2x.rollouts.records import Outcome, rollout_seeds
 from t2x.rollouts.scorer import RolloutScorer
 from t2x.training.policy import Policy
 from t2x.training.round_section import RoundSection
-from t2x.training.rounds import PICTURES, Round, ScoredPair
+from t2x.training.rounds import Round, ScoredPair
 
 __all__ = ["RoundWriter"]
 
@@ -84,7 +82,7 @@ class RoundWriter:
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
             if first.text != second.text and not any(math.isnan(o.reward) for o in ours):
                 pairs.append(self._pair(prompt, (first, second), ours, places[i]))
-        return Round(pairs, self._found(pairs, written))
+        return Round(pairs, self._scorer.metrics, self._scorer.measurer.drawn)
 
     def _of_round(self, number: int) -> tuple[range, list[str]]:
         """This process's prompts of a round, and their places in it."""
@@ -121,14 +119,3 @@ class RoundWriter:
         tokenizer = self._policy.tokenizer
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return [*ids, tokenizer.eos_token_id]
-
-    def _found(
-        self, pairs: Sequence[ScoredPair], written: Sequence[Sequence[Completion]]
-    ) -> dict[str, float]:
-        lengths = [len(ids) for p in pairs for ids in (p.chosen_ids, p.rejected_ids)]
-        numbers: dict[str, Any] = {
-            "pairs": len(pairs),
-            PICTURES: self._scorer.measurer.drawn,
-            "completions/mean_length": statistics.fmean(lengths) if lengths else math.nan,
-        }
-        return {**self._scorer.metrics, **numbers}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -56,10 +57,13 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class Round:
-    """What the policy wrote in one round: pairs to learn, and numbers to log."""
+    """What the policy wrote in one round: this process's pairs to learn, how many ``pictures``
+    it drew for them, and what all processes ``found``, to be logged.
+    """
 
     pairs: Sequence[ScoredPair]
     found: Mapping[str, float]
+    pictures: int = 0
 
 
 class RebelTrainer(Trainer):
@@ -131,7 +135,9 @@ class RebelTrainer(Trainer):
             own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
             write_whole(own, "".join(lines))
-            for name, value in written.found.items():
+            drawn = torch.tensor([written.pictures], device=self.accelerator.device)
+            total = self.accelerator.gather(drawn).sum().item()
+            for name, value in {**written.found, PICTURES: float(total)}.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
         lines = [line for part in parts for line in part.read_text().splitlines()]
@@ -141,6 +147,9 @@ class RebelTrainer(Trainer):
                 "measured; give more room (the template's max_new_tokens), prompts or temperature"
             )
         self._pairs.rows = sorted(map(json.loads, lines), key=lambda row: int(row["place"]))
+        self._values["pairs"].append(len(lines))
+        ids = (row[name] for row in self._pairs.rows for name in ("chosen_ids", "rejected_ids"))
+        self._values["completions/mean_length"].append(statistics.fmean(map(len, ids)))
 
     def compute_loss(
         self,
