@@ -35,8 +35,8 @@ def seed_noise(scores: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Te
     ``scores`` (M, S, K): M texts on S seeds, those of a group on the same seeds. From each score
     go its text's mean over the seeds and what a seed does to all texts of the group, since seeds in
     common cancel when texts are compared: e_ms = r_ms - r_m. - r_.s + r_.. (the residual of a
-    two-way layout). A group of one text keeps what its seeds do. Gives (K, K) and a scalar, float64;
-    their quotient is the covariance of one picture's scores, that by S of a mean over S seeds.
+    two-way layout). A group of one text keeps what its seeds do. Gives (K, K) and a scalar,
+    float64; their quotient is the covariance of one picture's scores, that by S of a mean over S.
 
     Texts with NaN are left out; one seed gives no degree of freedom.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from t2x.store import Store
     from t2x.types import Generator
 
-__all__ = ["Drawing", "Drawer", "Renderer", "as_bytes", "draw_batch", "store_pictures"]
+__all__ = ["Drawer", "Drawing", "Renderer", "as_bytes", "draw_batch", "store_pictures"]
 
 
 @dataclass(frozen=True)

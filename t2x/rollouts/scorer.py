@@ -8,6 +8,7 @@ it is, and failures of measurement none.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,13 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.functional.advantages import seed_noise
 from t2x.rewriters.completion import Completion
+from t2x.rewriters.similarity import load_embedder
 from t2x.rollouts.blocks import Block, Exchange, of_all_processes, put_together
 from t2x.rollouts.comparing import Compared, Comparison
 from t2x.rollouts.config import RolloutConfig
 from t2x.rollouts.reading import CompletionReader
 from t2x.rollouts.records import Kind, Outcome
-from t2x.rollouts.sets import SETS, load_text_embedder, sets_column
+from t2x.rollouts.sets import SETS, sets_column
 from t2x.search.studio import Order
 from t2x.types import Rewrite
 
@@ -93,7 +95,7 @@ class RolloutScorer:
         self._exchange = exchange
         self._given: dict[str, Any] = {"measurer": measurer, "reader": reader}
         if sets is not None:
-            self._given["embed"] = partial(load_text_embedder, sets.embedder)
+            self._given["embed"] = partial(load_embedder, sets.embedder)
         self._made: dict[str, Any] = {}
 
     @classmethod
@@ -149,9 +151,7 @@ class RolloutScorer:
             f"seconds/{name}": value for name, value in self.measurer.seconds.items()
         }
         names = self.comparison.names
-        return [
-            _outcome(row, names, own, found, i, place.start + i) for i, row in enumerate(rows)
-        ]
+        return [_outcome(row, names, own, found, i, place.start + i) for i, row in enumerate(rows)]
 
     def state_dict(self) -> dict[str, Any]:
         """Running statistics as plain values that JSON holds exactly."""
@@ -232,16 +232,21 @@ class RolloutScorer:
         )
 
 
-def _noise(
-    rows: Sequence[_Row], scores: Tensor, plain: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """What seeds do: between the different texts of each group, and with one seed per rewrite
-    between two of the prompt left as it is."""
+def _noise(rows: Sequence[_Row], scores: Tensor, plain: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """What seeds do: between the different rewrites of each group, and with one seed per rewrite
+    between two of the prompt left as it is. The latter overestimates it: what a seed does to all
+    texts alike is in it too, and prompts left as they are vary most."""
     texts: dict[tuple[int, str, str], Tensor] = {}
     for i, row in enumerate(rows):
-        texts.setdefault((row.group, row.plain, ""), plain[i])
-        if scores.shape[1] > 1 and row.kind == "rewrite":
+        if scores.shape[1] == 1:
+            texts.setdefault((row.group, row.plain, ""), plain[i])
+        elif row.kind == "rewrite":
             texts.setdefault((row.group, row.rewrite.text, row.rewrite.negative), scores[i])
+    alone = Counter(group for group, *_ in texts)
+    if scores.shape[1] > 1:  # a text alone shows what its seeds do to all texts as well
+        texts = {key: value for key, value in texts.items() if alone[key[0]] > 1}
+    if not texts:
+        return seed_noise(scores[:0])
     groups = torch.tensor([group for group, *_ in texts])
     return seed_noise(torch.stack(list(texts.values())), groups)
 

@@ -96,9 +96,7 @@ _DEAD = (
 )
 
 
-def _start(
-    name: str, options: dict[str, Any], negative: str, threads: int, counter: Any
-) -> None:
+def _start(name: str, options: dict[str, Any], negative: str, threads: int, counter: Any) -> None:
     """Load the generator in a worker, on its own device if there is a list of them."""
     import torch
 

@@ -17,7 +17,7 @@ from t2x.registry import SOURCES, import_attr
 from t2x.rollouts.reading import policy_text
 from t2x.training.policy import Policy
 
-__all__ = ["load_rows", "templated"]
+__all__ = ["answer_text", "load_rows", "templated"]
 
 log = logging.getLogger(__name__)
 
@@ -75,14 +75,16 @@ def _row_writer(policy: Policy, columns: Sequence[str]) -> Callable[[Mapping[str
     def write(row: Mapping[str, Any]) -> dict[str, Any]:
         seen = policy_text(row["original_prompt"])
         found: dict[str, Any] = {"prompt": encoder.conversation(seen)}
+        if not encoder.is_plain:  # TRL hands it to the chat template
+            found["chat_template_kwargs"] = {"enable_thinking": policy.template.thinking}
         for name in answers:
-            text = _text(row[name])
+            text = answer_text(row[name])
             found[name] = text if encoder.is_plain else [{"role": "assistant", "content": text}]
         return found
 
     return write
 
 
-def _text(answer: Any) -> str:
+def answer_text(answer: Any) -> str:
     """The words of a plain text or of a list with one assistant message."""
     return str(answer) if isinstance(answer, str) else str(answer[-1]["content"])
