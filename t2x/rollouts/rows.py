@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from t2x.errors import T2XError
-from t2x.rollouts.reading import policy_text
 from t2x.training.data import load_rows, templated
 
 if TYPE_CHECKING:
@@ -15,39 +12,11 @@ if TYPE_CHECKING:
 
 __all__ = ["prompt_rows"]
 
-log = logging.getLogger(__name__)
-
-_USER = "user_prompt"
-
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     """Load prompts and put the policy's template around them: a ``datasets.Dataset`` with
     ``prompt`` (what the policy reads: syntax and quoted text stand aside, as in use),
     ``original_prompt`` (the user's own words, which scores are taken against), and whatever else
-    the rows hold.
-
-    Prompts that a rewriter would see in none or several pieces are left out, and how many is
-    logged. Raises T2XError if none is left.
+    the rows hold. See ``t2x.training.data.templated``.
     """
-    rows = load_rows(config.train, limit=config.limit)
-    kept = rows.filter(lambda row: _in_one_piece(row["original_prompt"]))
-    if lost := len(rows) - len(kept):
-        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(rows))
-    if not len(kept):
-        raise T2XError(f"no prompt of {config.train!r} can be trained on; see the warnings")
-    seen = kept.map(
-        lambda row: {
-            _USER: row["original_prompt"],
-            "original_prompt": policy_text(row["original_prompt"]),
-        }
-    )
-    ready = templated(seen, policy).remove_columns("original_prompt")
-    return ready.rename_column(_USER, "original_prompt")
-
-
-def _in_one_piece(prompt: str) -> bool:
-    try:
-        policy_text(prompt)
-    except T2XError:
-        return False
-    return bool(prompt.strip())
+    return templated(load_rows(config.train, limit=config.limit), policy)
