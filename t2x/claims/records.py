@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from t2x.claims.jobs import ARM, Plan
-from t2x.claims.protocol import Claim, Curve
+from t2x.claims.protocol import Curve
 from t2x.claims.runner import JobFolder
 from t2x.config import to_dict
 from t2x.errors import T2XError
@@ -85,7 +85,9 @@ def collect(plan: Plan, work: Path) -> Records:
                 _curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
             )
         )
-    found.failures = [entry for key, job in jobs.items() for entry in _failures(key, job.label, work)]
+    found.failures = [
+        entry for key, job in jobs.items() for entry in _failures(key, job.label, work)
+    ]
     return found
 
 

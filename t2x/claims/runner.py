@@ -1,5 +1,5 @@
-"""The queue that works off jobs: processes side by side, each with a folder of its own that says how
-far it is, so that a queue that is killed at any time goes on where it was.
+"""The queue that works off jobs: processes side by side, each with a folder of its own that says
+how far it is, so that a queue that is killed at any time goes on where it was.
 
     WORK/KEY/job.json       what it is
     WORK/KEY/lock           held by the process of the job for as long as it lives
@@ -144,7 +144,7 @@ def run_jobs(
     if workers < 1 or (cores and len(cores) < workers):
         raise T2XError(f"{workers} workers on cores {list(cores)}; give 1 or more, a core for each")
     queue = _Queue(jobs, made_folder(work).resolve(), command or COMMAND, attempts, progress)
-    free = list(cores[:workers]) if cores else [None] * workers
+    free: list[int | None] = [*cores[:workers]] if cores else [None] * workers
     try:
         while queue.step(free):
             time.sleep(_POLL)

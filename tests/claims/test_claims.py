@@ -91,7 +91,9 @@ def test_what_a_protocol_may_not_say() -> None:
     def built(**values: object) -> Claim:
         arms = {"a": {"source": "raw"}, "b": {"source": "rules"}}
         given = {"claim": "x", "paper": "y", "arms": arms}
-        return build_config(Claim, given | {"comparisons": [{"first": "a", "second": "b"}]} | values)
+        return build_config(
+            Claim, given | {"comparisons": [{"first": "a", "second": "b"}]} | values
+        )
 
     built()
     for values, words in (
@@ -319,7 +321,7 @@ def test_claims_are_listed_before_any_is_run(capsys) -> None:
     assert run(["claims", "--run"]) == 1
 
 
-# ---- what is committed ----------------------------------------------------------------------------
+# ---- what is committed --------------------------------------------------------------------------
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims"
 
