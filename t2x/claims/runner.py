@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -100,11 +101,16 @@ class JobFolder:
         self.finish(output)
 
     def output(self) -> Any:
-        """The JSON value that the process printed; None if it did not come to its end."""
+        """The JSON object that the process printed at its end, behind whatever libraries print;
+        None if it did not come to its end."""
         try:
-            return json.loads((self.path / "stdout").read_text("utf-8"))
-        except (OSError, ValueError):
+            text = (self.path / "stdout").read_text("utf-8", "replace")
+        except OSError:
             return None
+        for begin in reversed([found.start() for found in re.finditer(r"^\{", text, re.M)]):
+            with suppress(ValueError):
+                return json.loads(text[begin:])
+        return None
 
 
 @dataclass
