@@ -1,5 +1,5 @@
-"""GRPO on what the pictures show: rewrites of a prompt are drawn with the same seeds, scored against
-the user's own words, and compared inside their group.
+"""GRPO on what the pictures show: rewrites of a prompt are drawn with the same seeds, scored
+against the user's own words, and compared inside their group.
 
     t2x train grpo --config world/grpo run.out=runs/grpo
     accelerate launch -m t2x train grpo --config gpu24/grpo
