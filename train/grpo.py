@@ -107,6 +107,7 @@ def main(config: Config) -> dict[str, float]:
         save_policy(Policy(trained, policy.tokenizer, template), Path(config.run.out) / "model")
     return _metrics(trainer.state.log_history) | {
         "steps": float(trainer.state.global_step),
+        "pictures": float(reward.scorer.pictures),
         "seconds": time.perf_counter() - begun,
     }
 

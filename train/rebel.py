@@ -95,7 +95,8 @@ def main(config: Config) -> dict[str, float]:
     if checkpoint is not None:
         load_state(scorer, checkpoint)
     watch.train(trainer, resume_from=checkpoint)
-    return finish_run(trainer, policy, watch, {"prompts": len(rows)})
+    found = {"prompts": len(rows), "pictures": scorer.pictures}
+    return finish_run(trainer, policy, watch, found)
 
 
 def _check(config: Config) -> None:
