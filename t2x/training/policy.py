@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from t2x.config import build_config
 from t2x.errors import T2XError
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
@@ -22,6 +23,7 @@ __all__ = [
     "load_policy",
     "load_trained",
     "save_policy",
+    "save_template",
     "save_trained",
     "with_adapters",
 ]
@@ -60,6 +62,8 @@ def load_policy(config: PolicyConfig) -> Policy:
     template = rewriter.template
     if config.template_of is not None:
         template = _template_of(config.template_of)
+    if config.template:
+        template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model
     if config.lora is not None:
         model = with_adapters(model, config.lora)
@@ -79,6 +83,11 @@ def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> No
     if half:
         model = deepcopy(model).to(torch.float16)
     model.save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def save_template(policy: Policy, folder: Path) -> None:
+    """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
