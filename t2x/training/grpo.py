@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
+from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
@@ -89,7 +90,7 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    run_trainer(trainer, checkpoint)
     return trainer
 
 
