@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "beta": 0.04,
     "scale_rewards": "none",
+    "shuffle_dataset": False,
     "mask_truncated_completions": True,
     "logging_steps": 1,
     "save_strategy": "steps",
@@ -65,7 +66,7 @@ def main(config: Config) -> dict[str, float]:
 
     from t2x.rollouts import RolloutReward, RolloutScorer, RolloutStateCallback
     from t2x.rollouts.checkpoints import STATE_FILE, load_state
-    from t2x.rollouts.rows import prompt_rows
+    from t2x.rollouts.rows import prompt_rows, unrolled
     from t2x.world.training import set_threads
 
     set_threads(config.run.threads)
@@ -90,11 +91,13 @@ def main(config: Config) -> dict[str, float]:
         seed=config.run.seed,
         ends=_ends(policy.model),
     )
+    rows = unrolled(prompt_rows(config.data, policy), arguments)
+    arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
     trainer = GRPOTrainer(
         model=policy.model,
         reward_funcs=[reward],
         args=arguments,
-        train_dataset=prompt_rows(config.data, policy),
+        train_dataset=rows,
         processing_class=policy.tokenizer,
         callbacks=[RolloutStateCallback(reward)],
     )
