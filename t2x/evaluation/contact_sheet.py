@@ -16,7 +16,7 @@ from t2x.evaluation.scores import THUMBNAIL, Row, ranked
 COLUMNS = 5
 PROMPT_LINES = 2
 
-__all__ = ["draw_contact_sheet", "scores_page"]
+__all__ = ["draw_contact_sheet", "draw_sheet", "scores_page"]
 
 
 def draw_contact_sheet(rows: Sequence[Row], by: str) -> Image.Image:
@@ -25,6 +25,11 @@ def draw_contact_sheet(rows: Sequence[Row], by: str) -> Image.Image:
     Rows need thumbnails. Those that failed are only counted.
     """
     shown = ranked(rows, by)
+    return draw_sheet(shown, f"{len(shown)} scored by {by}", _summary(rows, by))
+
+
+def draw_sheet(shown: Sequence[Row], title: str, subtitle: str) -> Image.Image:
+    """Draw rows with thumbnails in their order, ``COLUMNS`` in a line, with prompts and scores."""
     columns = max(1, min(COLUMNS, len(shown)))
     names = list(shown[0].scores) if shown else []
     text = NAME.line + PROMPT_LINES * SMALL.line + len(names) * SMALL.line
@@ -34,8 +39,8 @@ def draw_contact_sheet(rows: Sequence[Row], by: str) -> Image.Image:
     height = top + math.ceil(len(shown) / columns) * cell_h + MARGIN
     sheet = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(sheet)
-    TITLE.draw(draw, (MARGIN, MARGIN), readable(f"{len(shown)} scored by {by}"))
-    (line,) = wrap(readable(_summary(rows, by)), SUBTITLE, width - 2 * MARGIN, 1)
+    TITLE.draw(draw, (MARGIN, MARGIN), readable(title))
+    (line,) = wrap(readable(subtitle), SUBTITLE, width - 2 * MARGIN, 1)
     SUBTITLE.draw(draw, (MARGIN, MARGIN + TITLE.line), line)
     for i, row in enumerate(shown):
         at = (MARGIN + i % columns * cell_w, top + i // columns * cell_h)

@@ -40,7 +40,7 @@ def write_history(history: History, folder: Path) -> list[Path]:
         if history.shot is not None:
             text = history.candidates[history.shot_of].rewrite.text
             meta = {"prompt": history.prompt, "text": text, "seed": str(history.shot.seed)}
-            save_png(_frame(history.shot), written[2], text=meta)
+            save_png(history.shot.frame, written[2], text=meta)
     except OSError as error:
         raise T2XError(f"cannot write into {str(folder)!r}: {error}") from error
     return written
@@ -69,13 +69,7 @@ def picture_of(shot: Shot) -> Image:
     """The picture of a shot; of a video the middle frame."""
     from t2x.media import to_pil
 
-    return to_pil(_frame(shot).unsqueeze(0))[0]
-
-
-def _frame(shot: Shot) -> Any:
-    """(3, H, W) in [0, 1]."""
-    picture = shot.picture if shot.picture.ndim == 3 else shot.picture[len(shot.picture) // 2]
-    return picture.float().div(255)
+    return to_pil(shot.frame.unsqueeze(0))[0]
 
 
 # ---- the top of the page ------------------------------------------------------------------------

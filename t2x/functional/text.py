@@ -1,10 +1,11 @@
-"""How much of a wanted text stands in another one."""
+"""Measures of texts: how much of a wanted one stands in another, how varied several are."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
-__all__ = ["contained_ratio"]
+__all__ = ["contained_ratio", "distinct_n"]
 
 
 def contained_ratio(target: str, text: str) -> float:
@@ -24,6 +25,20 @@ def contained_ratio(target: str, text: str) -> float:
         for j, other in enumerate(found, 1):
             row.append(min(above[j - 1] + (char != other), above[j] + 1, row[j - 1] + 1))
     return 1 - min(row) / len(wanted)
+
+
+def distinct_n(texts: Sequence[str], n: int) -> float:
+    """Different runs of ``n`` words divided by all of them, over all texts together (Li et al.
+    2016, arXiv 1510.03055): in (0, 1], NaN if no text has ``n`` words.
+
+    1 if no run comes twice; 1 / M for M copies of one text without a repetition. Words stand
+    between white space, case does not count. Falls with the amount of text: compare equal amounts.
+    """
+    runs = []
+    for text in texts:
+        words = text.casefold().split()
+        runs += [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return len(set(runs)) / len(runs) if runs else float("nan")
 
 
 def _plain(text: str) -> str:

@@ -15,8 +15,7 @@ class SetSection:
     component named ``sets`` with its ``weight``.
 
     ``gain``: share of the marginal gain log det(L + I), the rest is relevance; 0.5 is the paper's.
-    ``embedder``: ``minilm``, a folder or a hub id of a sentence encoder, or an embedded CLIP
-    (``emoji-clip``), whose text side is used.
+    ``embedder``: what ``t2x.rewriters.similarity.load_embedder`` takes: ``minilm``, ``clip``, ...
     """
 
     embedder: str = "minilm"

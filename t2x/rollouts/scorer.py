@@ -20,12 +20,13 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.functional.advantages import seed_noise
 from t2x.rewriters.completion import Completion
+from t2x.rewriters.similarity import load_embedder
 from t2x.rollouts.blocks import Block, Exchange, of_all_processes, put_together
 from t2x.rollouts.comparing import Compared, Comparison
 from t2x.rollouts.config import RolloutConfig
 from t2x.rollouts.reading import CompletionReader
 from t2x.rollouts.records import Kind, Outcome
-from t2x.rollouts.sets import SETS, load_text_embedder, sets_column
+from t2x.rollouts.sets import SETS, sets_column
 from t2x.search.studio import Order
 from t2x.types import Rewrite
 
@@ -94,7 +95,7 @@ class RolloutScorer:
         self._exchange = exchange
         self._given: dict[str, Any] = {"measurer": measurer, "reader": reader}
         if sets is not None:
-            self._given["embed"] = partial(load_text_embedder, sets.embedder)
+            self._given["embed"] = partial(load_embedder, sets.embedder)
         self._made: dict[str, Any] = {}
 
     @classmethod

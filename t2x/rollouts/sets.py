@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from t2x.rollouts.config import SetSection
 
-__all__ = ["SETS", "load_text_embedder", "set_scores", "sets_column"]
+__all__ = ["SETS", "set_scores", "sets_column"]
 
 SETS = "sets"
 
@@ -47,33 +47,6 @@ def set_scores(
         fit = relevance(own[i : i + 1], query, rest)
         values.append(gain * added + (1 - gain) * fit)
     return torch.cat(values)
-
-
-def load_text_embedder(name: str) -> Callable[[Sequence[str]], Tensor]:
-    """Load an embedder by the name of ``SetSection``: texts -> (N, D), unit rows.
-
-    Raises T2XError for one that is not installed or can't be loaded.
-    """
-    import torch
-
-    from t2x.world.weights import EMBEDDED
-
-    if name in EMBEDDED:
-        from t2x.scoring.clip_encoder import load_clip
-
-        encoder = load_clip(name)
-        blank = torch.zeros(1, 3, 64, 64)
-
-        def embed_clip(texts: Sequence[str]) -> Tensor:
-            with torch.no_grad():
-                media = blank.expand(len(texts), -1, -1, -1)
-                found = encoder.encode(list(texts), media, parts=frozenset({"text"}))
-            return torch.nn.functional.normalize(found["text"], dim=-1)
-
-        return embed_clip
-    from t2x.rewriters.similarity import load_similarity
-
-    return load_similarity(name).embed
 
 
 def sets_column(

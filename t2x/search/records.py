@@ -40,6 +40,12 @@ class Shot:
     seconds: Mapping[str, float] = field(default_factory=dict)
     flops: float = math.nan
 
+    @property
+    def frame(self) -> Tensor:
+        """The picture, or the middle frame of a video: (3, H, W) in [0, 1]."""
+        picture = self.picture if self.picture.ndim == 3 else self.picture[len(self.picture) // 2]
+        return picture.float().div(255)
+
 
 @dataclass
 class Cost:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
 from t2x.errors import T2XError
+from t2x.watching.bar import training_bar
+from t2x.watching.steps import Clock, append_step, cut_steps
 from t2x.world.checkpoint import Checkpoint, Stateful
 
 __all__ = [
@@ -141,37 +140,11 @@ def autocast() -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16)
 
 
-@contextmanager
-def _bar(name: str, total: float) -> Iterator[Callable[[float, str], None]]:
-    columns = (TextColumn(name), BarColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(
-        *columns, TimeElapsedColumn(), TimeRemainingColumn(), refresh_per_second=1
-    ) as bar:
-        task = bar.add_task(name, total=total, note="")
-        yield lambda done, note: bar.update(task, completed=done, note=note)
-
-
-class _Clock:
-    """Seconds of training in all; what happens while it is paused is not training."""
-
-    def __init__(self, spent: float) -> None:
-        self._spent, self._since = spent, time.monotonic()
-
-    def seconds(self) -> float:
-        return self._spent + time.monotonic() - self._since
-
-    @contextmanager
-    def paused(self) -> Iterator[float]:
-        self._spent = self.seconds()
-        yield self._spent
-        self._since = time.monotonic()
-
-
 class _Log:
     """What the steps gave: means over ``_LOG_EVERY`` of them, a line each, and the last as text."""
 
     def __init__(self, path: Path, step: int) -> None:
-        _cut(path, step)
+        cut_steps(path, step)
         self.path, self.note = path, ""
         self._sums: dict[str, float] = {}
         self._counted = 0
@@ -182,7 +155,7 @@ class _Log:
         self._counted += 1
         if step % _LOG_EVERY == 0:
             means = {key: total / self._counted for key, total in self._sums.items()}
-            _append(self.path, {"step": step, "seconds": round(seconds, 1), **means})
+            append_step(self.path, {"step": step, "seconds": round(seconds, 1), **means})
             self.note = " ".join([f"step {step}", *(f"{k} {v:.4f}" for k, v in means.items())])
             self._sums, self._counted = {}, 0
 
@@ -217,19 +190,19 @@ def run_training(
         checkpoint.path.unlink(missing_ok=True)
     step, saved = checkpoint.load()
     log, curve = _Log(folder / "log.jsonl", step), folder / "curve.jsonl"
-    _cut(curve, step)
-    clock = _Clock(saved)
+    cut_steps(curve, step)
+    clock = Clock(saved)
 
     def keep(step: int) -> float:
         with clock.paused() as seconds:
             checkpoint.save(step, seconds)
             found = on_checkpoint(step) if on_checkpoint else None
             if found:
-                _cut(curve, step - 1)  # a run that was done already measures its end again
-                _append(curve, {"step": step, **found})
+                cut_steps(curve, step - 1)  # a run that was done already measures its end again
+                append_step(curve, {"step": step, **found})
         return seconds
 
-    with _bar(name, 1.0) as advance:
+    with training_bar(name, 1.0) as advance:
         while (fraction := budget.fraction(step, clock.seconds())) < 1:
             values = step_fn(step, fraction)
             step += 1
@@ -244,24 +217,3 @@ def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float
     """Write ``folder/metrics.json`` and give the metrics back."""
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
     return dict(metrics)
-
-
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def _cut(path: Path, step: int) -> None:
-    """Drop the lines after ``step``, which a run that goes on from there writes again, and one that
-    a kill left half written."""
-    if not path.exists():
-        return
-    kept = [line for line in path.read_text().splitlines() if _step_of(line) <= step]
-    path.write_text("".join(f"{line}\n" for line in kept))
-
-
-def _step_of(line: str) -> float:
-    try:
-        return int(json.loads(line)["step"])
-    except ValueError:
-        return math.inf

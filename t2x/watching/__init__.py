@@ -1,0 +1,1 @@
+"""Watching a training: its log, held-out measurements, sample pictures, alarms and report."""
