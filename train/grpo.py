@@ -28,6 +28,7 @@ from t2x.training.policy import Policy, load_policy, save_policy
 
 __all__ = ["Config", "main"]
 
+
 @dataclass(frozen=True)
 class Config:
     """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig."""
