@@ -17,8 +17,12 @@ import typer
 
 from t2x import __version__
 from t2x.commands.bench import bench
+from t2x.commands.claims import claims
 from t2x.commands.console import note, write_any_text
+from t2x.commands.data import data
 from t2x.commands.demo import demo
+from t2x.commands.evaluate import evaluate
+from t2x.commands.export import export
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
 from t2x.commands.report import report
@@ -47,10 +51,14 @@ app.command()(score)
 app.command()(search)
 app.command()(serve)
 app.command()(train)
+app.command()(export)
 app.command()(report)
+app.command()(claims)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")
+app.add_typer(data, name="data")
+app.add_typer(evaluate, name="eval")
 app.add_typer(world, name="world")
 
 
@@ -65,9 +73,24 @@ def _common(
         stream=sys.stderr,
         force=True,
     )
+    _say_what_is_loaded()
     if version:
         sys.stdout.write(f"t2x {__version__}\n")
         raise typer.Exit
+
+
+class _Notes(logging.Handler):
+    """Writes the words alone, to where standard error is at that moment: above a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+def _say_what_is_loaded() -> None:
+    loading = logging.getLogger("t2x.loading")
+    loading.setLevel(logging.INFO)
+    loading.propagate = False
+    loading.handlers = [_Notes()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

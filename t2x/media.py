@@ -31,6 +31,7 @@ __all__ = [
     "from_pil",
     "load_media",
     "load_picture",
+    "png_text",
     "quantize",
     "save_png",
     "spaced",
@@ -193,6 +194,15 @@ def save_png(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     to_pil(picture)[0].save(path, format="PNG", pnginfo=chunks)
+
+
+def png_text(path: str | Path) -> dict[str, str]:
+    """Give the text chunks of a picture file, empty where it has none or can't be read."""
+    try:
+        with _readable(Path(path)), Image.open(path) as image:
+            return {k: v for k, v in image.info.items() if isinstance(v, str)}
+    except T2XError:  # whoever needs the pixels says what is wrong
+        return {}
 
 
 def _to_bytes(picture: torch.Tensor) -> torch.Tensor:

@@ -32,6 +32,11 @@ COMMANDS = (
     "score",
     "rewards",
     "list",
+    "data",
+    "data prompts",
+    "data sft",
+    "data pairs",
+    "data check",
     "bench",
     "bench checks",
     "bench rewrite",
@@ -77,7 +82,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "bench", "serve", "world"):
+    if command not in ("", "bench", "data", "serve", "world"):
         assert "--json" in out
 
 
@@ -118,7 +123,7 @@ def test_version(t2x):
         (("score", "text.png", "-p", "cat", "-r", "bright"), 1, "is no picture"),
         (("score", "a.png", "b.png", "c.png", "-p", "x", "-p", "y"), 1, "got 2 prompts for 3"),
         (("score", "a.png", "-p", "", "-r", "bright"), 1, "the prompt is empty"),
-        (("score", "a.png", "-r", "bright"), 1, "no prompt was given"),
+        (("score", "text.png", "-r", "bright"), 1, "no prompt was given and the file holds none"),
         (("score", "a.png", "-p", "x", "--prompts", "text.png"), 1, "one of both"),
         (("score", "a.png", "--prompts", "gone.txt"), 1, "cannot read the prompts in 'gone.txt'"),
         (("score", "a.png", "-p", "x", "--json", "--csv"), 1, "give one of them"),
@@ -140,7 +145,8 @@ def test_an_error_is_one_line_on_standard_error(t2x, arguments, code, message):
     save_png(torch.zeros(3, 4, 4), "a.png")
     got, out, err = t2x(*arguments)
     assert got == code and message in err and not out
-    assert err.startswith("error: ") and err.count("\n") == 1
+    (said,) = [line for line in err.splitlines() if not line.startswith("loading ")]
+    assert said.startswith("error: ")
 
 
 def test_list_as_table_and_json(t2x):
@@ -427,6 +433,30 @@ def test_score_of_pairs_needs_no_prompt(t2x):
     rows = json.loads(out)
     assert code == 0 and [row["prompt"] for row in rows] == ["x", "unknown"]
     assert [row["scores"]["bright"] for row in rows] == [pytest.approx(0.6), None]
+
+
+def test_score_takes_the_prompt_that_a_picture_of_ours_holds(t2x):
+    _, _, err = t2x("generate", "a dog", *GENERATOR, "--out", "g")
+    assert "loading t2x.testing:FakeGenerator ..." in err.splitlines()
+    png = next(Path("g").glob("*.png"))
+    code, out, err = t2x("score", png, "-r", "bright", "--json")
+    assert code == 0 and json.loads(out)[0]["prompt"] == "a dog"
+    assert "loading bright ..." in err.splitlines()
+    code, out, _ = t2x("score", png, "-p", "a cat", "-r", "bright", "--json")
+    assert code == 0 and json.loads(out)[0]["prompt"] == "a cat"
+
+
+def test_score_without_any_prompt(t2x):
+    """The stored "prompt" of other programs is none; what reads no prompt needs none."""
+    workflow = {"prompt": '{"3": {"class_type": "KSampler"}}'}
+    for name in "ab":
+        save_png(torch.rand(3, 32, 32), f"d/{name}.png", text=workflow)
+    code, out, _ = t2x("score", "d", "-r", "bright", "--json")
+    rows = json.loads(out)
+    assert code == 1 and all("no prompt was given" in row["error"] for row in rows)
+    code, out, _ = t2x("score", "d", "-r", "quality", "--json")
+    rows = json.loads(out)
+    assert code == 0 and all(row["scores"]["quality"] is not None for row in rows)
 
 
 def test_score_draws_a_sheet_and_prints_a_page_sorted_by_a_reward(t2x):

@@ -38,7 +38,12 @@ def score(
     ],
     prompts: Annotated[
         list[str] | None,
-        typer.Option("--prompt", "-p", help="The user's own prompt: one for all, or one each."),
+        typer.Option(
+            "--prompt",
+            "-p",
+            help="The user's own prompt: one for all, or one each. Without, pictures that "
+            "`t2x generate` drew bring theirs.",
+        ),
     ] = None,
     prompts_file: Annotated[
         Path | None, typer.Option("--prompts", help="Text file with one prompt per line instead.")
@@ -67,7 +72,7 @@ def score(
     """
     if as_json + as_csv + as_html > 1:
         raise T2XError("--json, --csv and --html each fill the output; give one of them")
-    texts = _prompts(prompts, prompts_file, pictures)
+    texts = _prompts(prompts, prompts_file)
     names = list(dict.fromkeys(split_names(rewards, "reward", "--rewards clip,vqa")))
     by = names[0] if sort is None else sort
     if by not in names:
@@ -83,7 +88,7 @@ def score(
         raise T2XError(f"{len(failed)} of {len(rows)} files have no score; see 'error'")
 
 
-def _prompts(given: list[str] | None, file: Path | None, pictures: Sequence[Path]) -> list[str]:
+def _prompts(given: list[str] | None, file: Path | None) -> list[str]:
     if given and file is not None:
         raise T2XError("give --prompt or --prompts FILE, one of both")
     if file is not None:
@@ -93,19 +98,20 @@ def _prompts(given: list[str] | None, file: Path | None, pictures: Sequence[Path
             raise T2XError(f"cannot read the prompts in {str(file)!r}: {error}") from error
     if given:
         check_prompts(given)
-    elif not all(path.suffix.lower() == ".jsonl" for path in pictures):
-        raise T2XError("no prompt was given; add --prompt TEXT, --prompts FILE, or score a JSONL")
     return given or []
 
 
 def _score(
     pictures: Sequence[Path], texts: Sequence[str], names: Sequence[str], *, thumbnails: bool
 ) -> list[Row]:
-    from t2x.evaluation.scores import find_items, score_items
+    from t2x.evaluation.scores import find_items, reads_prompt, score_items
     from t2x.registry import load_reward
 
-    items = find_items(pictures, texts)
+    if texts:
+        items = find_items(pictures, texts)  # what does not fit is told before anything is loaded
     loaded = {name: load_reward(name) for name in names}
+    if not texts:
+        items = find_items(pictures, needs_prompt=any(map(reads_prompt, loaded.values())))
     if len(items) <= 1:
         return score_items(items, loaded, thumbnails=thumbnails)
     with progress() as show:

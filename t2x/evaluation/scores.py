@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from t2x.types import Modality, RewardModel
 
 BATCH = 32
+_NO_PROMPT = "no prompt was given and the file holds none; give --prompt TEXT or --prompts FILE"
 VALUES = 2**26  # numbers held at a time: 256 MB of pixels
 THUMBNAIL = 256
 
-__all__ = ["Item", "Row", "find_items", "ranked", "score_items"]
+__all__ = ["Item", "Row", "find_items", "ranked", "reads_prompt", "score_items"]
 
 log = logging.getLogger(__name__)
 
@@ -49,23 +50,37 @@ class Row:
     thumbnail: Image | None = None
 
 
-def find_items(paths: Sequence[Path], prompts: Sequence[str]) -> list[Item]:
+def find_items(
+    paths: Sequence[Path], prompts: Sequence[str] = (), *, needs_prompt: bool = True
+) -> list[Item]:
     """Turn files, folders (the pictures and videos anywhere below) and JSONL files with a
     ``{"picture": ..., "prompt": ...}`` per line into items.
 
     Paths in a JSONL file are relative to it. ``prompts``: one for all, or one for each file that is
-    not from JSONL, in order; a line without a prompt takes the one for all. Raises ``T2XError`` for
-    another number of prompts.
+    not from JSONL, in order; a line without a prompt takes the one for all. Without any, a picture
+    that ``t2x`` drew has the prompt that it stores, and an item without a prompt says so, unless no
+    reward ``needs_prompt``. Raises ``T2XError`` for another number of prompts.
     """
     found = [entry for path in paths for entry in _entries(Path(path))]
+    if not prompts:
+        return [_item(entry, _stored(entry), needs_prompt=needs_prompt) for entry in found]
     loose = sum(entry.prompt is None and not entry.line for entry in found)
-    if len(prompts) != 1 and len(prompts) != loose:
+    if len(prompts) not in (1, loose):
         raise T2XError(
             f"got {len(prompts)} prompts for {loose} pictures; give one, or one for each"
         )
     each = iter(prompts if len(prompts) != 1 else [prompts[0]] * len(found))
     one = prompts[0] if len(prompts) == 1 else ""
-    return [_item(entry, one if entry.line else next(each)) for entry in found]
+    return [
+        _item(entry, one if entry.line else next(each), needs_prompt=needs_prompt)
+        for entry in found
+    ]
+
+
+def reads_prompt(reward: RewardModel) -> bool:
+    """Whether a reward reads prompts; one that does not say is taken to."""
+    parts = getattr(reward, "parts", ("text",))
+    return any(part.partition(":")[0] == "text" for part in parts)
 
 
 def score_items(
@@ -148,11 +163,23 @@ def _parse(path: Path, number: int, raw: bytes) -> _Entry:
     return _Entry(str(path.parent / picture), prompt, line=number)
 
 
-def _item(entry: _Entry, prompt: str) -> Item:
+def _item(entry: _Entry, prompt: str, *, needs_prompt: bool) -> Item:
     text = prompt if entry.prompt is None else entry.prompt
-    if not entry.error and not text.strip():
-        return Item(entry.picture, text, "the prompt is empty")
+    if needs_prompt and not entry.error and not text.strip():
+        given = text or entry.prompt is not None
+        return Item(entry.picture, text, "the prompt is empty" if given else _NO_PROMPT)
     return Item(entry.picture, text, entry.error)
+
+
+def _stored(entry: _Entry) -> str:
+    """The user's prompt that a picture of ours holds; other programs store other things under the
+    same name."""
+    if entry.error or entry.prompt is not None:
+        return ""
+    from t2x.media import png_text
+
+    text = png_text(entry.picture)
+    return text["prompt"] if {"prompt", "text", "seed"} <= set(text) else ""
 
 
 def _ensemble(

@@ -6,7 +6,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["log_det_gain"]
+__all__ = ["log_det", "log_det_gain", "relevance"]
+
+
+def log_det(sets: Tensor) -> Tensor:
+    """log det(L + I), the diversity of sets (DPP-GRPO, arXiv 2511.20647): embeddings (B, G, D) ->
+    (B,) in [log(1 + G), G log 2].
+
+    L holds cosines: G copies of one give log(1 + G), G that are orthogonal G log 2. It is the sum
+    of what each member adds to those before it (``log_det_gain``).
+    """
+    wide = torch.promote_types(sets.dtype, torch.float32)
+    rows = F.normalize(sets.to(wide), dim=-1)
+    kernel = rows @ rows.mT + torch.eye(rows.shape[1], dtype=wide, device=rows.device)
+    return torch.logdet(kernel)
 
 
 def log_det_gain(candidates: Tensor, reference: Tensor) -> Tensor:
@@ -31,3 +44,17 @@ def log_det_gain(candidates: Tensor, reference: Tensor) -> Tensor:
     cosines = p @ r.T  # (P, R)
     explained = (cosines * torch.linalg.solve(kernel, cosines.T).T).sum(-1)
     return torch.log((1 + p.square().sum(-1) - explained).clamp(min=1))
+
+
+def relevance(candidates: Tensor, query: Tensor, reference: Tensor) -> Tensor:
+    """mean over g in R of cos(p, q) cos(p, g), how much a prompt belongs to its query and its set
+    (DPP-GRPO, arXiv 2511.20647): (P, D), (D,), (R, D) -> (P,) in [-1, 1].
+
+    With R = 0 it is cos(p, q).
+    """
+    wide = torch.promote_types(candidates.dtype, torch.float32)
+    p, q = F.normalize(candidates.to(wide), dim=-1), F.normalize(query.to(wide), dim=-1)
+    own = p @ q
+    if len(reference) == 0:
+        return own
+    return own * (p @ F.normalize(reference.to(wide), dim=-1).T).mean(-1)

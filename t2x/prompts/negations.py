@@ -351,14 +351,19 @@ def _ruled_out(rewrite: str, word: str) -> bool:
 
 def _lost_foreign(original: str, rewrite: str, name: str) -> list[str]:
     wanted = list(_foreign_heads(original, name))
-    told = affirmed(rewrite, name).lower()
+    affirmative = affirmed(rewrite, name).lower()
     ruled = list(_foreign_heads(rewrite, name))
     lost = []
     for head in wanted:
-        absent = any(
-            word in rewrite.lower() and (not things or any(t in head for t in things.split()))
+        absences = [
+            word
             for word, things in _FOREIGN_ABSENCES[name].items()
-        )
+            if word in rewrite.lower() and (not things or any(t in head for t in things.split()))
+        ]
+        absent = bool(absences)
+        told = affirmative
+        for word in absences:  # "menschenleer" names people only to say that there are none
+            told = re.sub(rf"{word}\w*" if name != "zh" else word, _blank, told)
         if re.search(rf"(?<!\w){re.escape(head)}", told) if name != "zh" else head in told:
             lost.append(f"{head!r} was ruled out and is asked for")
         elif not absent and not any(head in other or other in head for other in ruled):

@@ -25,6 +25,7 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.jobs.rewriting import rewrite_file
 from t2x.rewriters.language_model import Completion, LanguageModelRewriter
+from t2x.rewriters.sampling import RowSampler
 from t2x.world.prompts import training_prompts
 
 if TYPE_CHECKING:
@@ -144,29 +145,21 @@ def _number(rng: random.Random) -> str:
     return f"please, this is wish number {rng.randrange(10**9)}"
 
 
-class _OwnPenalty:
-    """Repetition penalty on what the row wrote itself, as the template asks for."""
-
-    def __init__(self, penalty: float, start: int) -> None:
-        self.penalty, self.start = penalty, start
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        written = input_ids[:, self.start :]
-        had = scores.gather(1, written)
-        weaker = torch.where(had < 0, had * self.penalty, had / self.penalty)
-        return scores.scatter(1, written, weaker)
-
-
 def _one_by_one(rewriter: LanguageModelRewriter, prompt: str) -> Completion:
     ids = torch.tensor([rewriter.encoder.encode(prompt)], device=rewriter.model.device)
     eos = rewriter._eos_ids()
     penalty = rewriter.template.repetition_penalty
+    sampler = RowSampler(repetition_penalty=penalty)
+
+    def penalise(input_ids: Tensor, scores: Tensor) -> Tensor:
+        return sampler.penalised(scores, input_ids[:, ids.shape[1] :])
+
     with torch.inference_mode():
         output = rewriter.model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             generation_config=rewriter._generation_config(eos, rewriter._pad_id(eos)),
-            logits_processor=[_OwnPenalty(penalty, ids.shape[1])] if penalty != 1 else [],
+            logits_processor=[penalise] if penalty != 1 else [],
         )
     return rewriter._completion(output[0, ids.shape[1] :].tolist(), eos)
 

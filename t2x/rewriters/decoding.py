@@ -236,21 +236,31 @@ def _tensor(model: Any, values: Sequence[Sequence[int]]) -> Tensor:
 
 def fits(model: Any) -> bool:
     """Whether ``decode_rows`` computes what the model's own forward pass computes, tried on two
-    short rows; False also for whatever raises an error.
+    short rows; False also for whatever raises an error. What is slower for it is said as a warning;
+    a rewriter asks once for each model.
     """
     import torch
 
+    reason = ""
     try:
         with torch.inference_mode():
-            return _probe(model)
+            reason = _misfit(model)
     except torch.OutOfMemoryError:
         raise
-    except Exception:
-        log.debug("%s is decoded by generate", type(model).__name__, exc_info=True)
-        return False
+    except Exception as error:
+        log.debug("%s raised", type(model).__name__, exc_info=True)
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        log.warning(
+            "%s is decoded by generate, in whole batches, which is slower: %s",
+            type(model).__name__,
+            " ".join(reason.split())[:200],
+        )
+    return not reason
 
 
-def _probe(model: Any) -> bool:
+def _misfit(model: Any) -> str:
+    """What keeps ``decode_rows`` from this model, "" if nothing does."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
     from t2x.rewriters.slot_cache import SlotCache
@@ -259,7 +269,7 @@ def _probe(model: Any) -> bool:
     if model.config._attn_implementation not in ("sdpa", "eager") or any(
         type(layer) is not DynamicLayer for layer in layers
     ):
-        return False
+        return "its attention is not of the ordinary kind in every layer"
     size = model.get_input_embeddings().num_embeddings
     rows = [[(7 * i + 13 * n + 3) % size for i in range(n)] for n in _PROBE]
     cache = SlotCache(len(rows))
@@ -272,6 +282,5 @@ def _probe(model: Any) -> bool:
         plain = model(input_ids=_tensor(model, [row])).logits[0, -1].float()
         worst = (ours[i].float() - plain).abs().max() / plain.std().clamp(min=1e-12)
         if not worst <= _TOLERANCE.get(str(model.dtype), _HALF):
-            log.debug("%s differs by %.2g of its spread", type(model).__name__, float(worst))
-            return False
-    return True
+            return f"on a short row it differs by {float(worst):.2g} of its spread"
+    return ""

@@ -9,9 +9,9 @@ proposes; ``t2x.rewriters.guarded.Guarded`` judges.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
+from t2x.rewriters.adapters import base_of_adapter, merge_adapter
 from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.decoding import Settings, decode_rows, fits
 from t2x.rewriters.domain import domain_named
@@ -31,11 +32,12 @@ from t2x.rewriters.presets import (
     preset_template,
     published,
 )
-from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
+from t2x.rewriters.rows import TokenRow, check_sampling, complete_rows, token_rows
 from t2x.rewriters.sampling import GumbelRows
 from t2x.rewriters.targets import Target
 from t2x.rewriters.templates import GENERAL, SMALL, Template
 from t2x.types import Rewrite
+from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
     import torch
@@ -47,12 +49,6 @@ logger = logging.getLogger(__name__)
 Source: TypeAlias = "str | Path | tuple[Any, Any]"
 _CLOSE = 3e-4  # logits; in float32, gaps of smollm2 differ by 3e-5 at most between batch shapes
 SMOLLM2 = "smollm2"
-
-
-@dataclass(frozen=True)
-class _Row:
-    ids: tuple[int, ...]
-    seed: int | None
 
 
 class LanguageModelRewriter:
@@ -124,8 +120,8 @@ class LanguageModelRewriter:
         preset: str | None = None,
         **options: Any,
     ) -> LanguageModelRewriter:
-        """Load a rewriter from a hub id, a local folder, the name of a preset, "smollm2", or a
-        loaded (model, tokenizer).
+        """Load a rewriter from a hub id, a local folder (whole, or adapters of a base), the name of
+        a preset, "smollm2", or a loaded (model, tokenizer).
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
@@ -220,25 +216,17 @@ class LanguageModelRewriter:
             num_generations=num_generations,
         )
 
-    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[_Row | Completion]:
-        ids = tuple(self.encoder.encode(prompt))
-        room = self._context() - self.template.max_new_tokens
-        if len(ids) > room:
-            problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
-            return [Completion(problem=problem)] * num_generations
-        rows: list[_Row | Completion] = []
-        for i in range(num_generations):
-            own = generation_seed(
-                prompt, i, seed=seed, temperature=self.temperature, template=self.template
-            )
-            rows.append(_Row(ids, own))
-        return rows
+    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[TokenRow | Completion]:
+        return token_rows(
+            self.encoder, prompt, num_generations,
+            context=self._context(), seed=seed, temperature=self.temperature,
+        )  # fmt: skip
 
     def _context(self) -> int:
         config = self.model.config.get_text_config()
         return int(getattr(config, "max_position_embeddings", None) or 2**31)
 
-    def _run(self, rows: list[_Row]) -> list[Completion]:
+    def _run(self, rows: list[TokenRow]) -> list[Completion]:
         """Complete rows, those of similar length together; the order of the result is that of
         ``rows``.
         """
@@ -265,7 +253,7 @@ class LanguageModelRewriter:
             out[i] = self._generate([rows[i]])[0][0]
         return [out[i] for i in range(len(rows))]
 
-    def _beam(self, row: _Row) -> Completion:
+    def _beam(self, row: TokenRow) -> Completion:
         """Search with beams; each prompt alone, so that its text depends on no other."""
         import torch
 
@@ -281,7 +269,7 @@ class LanguageModelRewriter:
         return self._completion(output[0, len(row.ids) :].tolist(), eos)
 
     def _attempt(
-        self, rows: list[_Row], order: list[int]
+        self, rows: list[TokenRow], order: list[int]
     ) -> Iterator[tuple[int, Completion, float]]:
         """Complete the rows of ``order`` and give each with its closest choice, endless for one
         that was alone.
@@ -301,7 +289,7 @@ class LanguageModelRewriter:
         return fits(self.model)
 
     def _decode(
-        self, rows: list[_Row], order: list[int]
+        self, rows: list[TokenRow], order: list[int]
     ) -> Iterator[tuple[int, Completion, float]]:
         order = order[::-1]  # long prompts get long answers: begun last, they would go on alone
         eos = self._eos_ids()
@@ -332,7 +320,7 @@ class LanguageModelRewriter:
             "repetition_penalty": self.template.repetition_penalty,
         }
 
-    def _generate(self, rows: list[_Row]) -> tuple[list[Completion], list[float]]:
+    def _generate(self, rows: list[TokenRow]) -> tuple[list[Completion], list[float]]:
         import torch
 
         eos = self._eos_ids()
@@ -398,6 +386,8 @@ def _find(source: str | Path) -> tuple[str, dict[str, str]]:
         known = published(source)
         parts = {"subfolder": known.subfolder, "tokenizer": known.tokenizer}
         return known.weights, {key: value for key, value in parts.items() if value}
+    if source in EMBEDDED:
+        return str(require_model(str(source))), {}
     path = Path(source)
     if not path.is_dir() and (path.is_absolute() or str(source).startswith((".", "~"))):
         raise T2XError(f"there is no folder {str(source)!r}; give a checkpoint's or a hub id")
@@ -429,17 +419,49 @@ def _refuse_load_options(**given: Any) -> None:
 def _load(
     source: str, device: torch.device, dtype: torch.dtype | str, **options: Any
 ) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
     options = {key: value for key, value in options.items() if value is not None}
+    if (base := base_of_adapter(source)) is not None:
+        weights, parts = _find(base)
+        model, _ = _load(weights, device, dtype, **options, **parts)
+        return merge_adapter(model, source), AutoTokenizer.from_pretrained(source)
     own = options.pop("tokenizer", None)  # where the weights come without one
     tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
+    if "gguf_file" in options:
+        options |= _unpacked()
     had_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = _auto_class(source, options).from_pretrained(source, dtype=dtype, **options)
     finally:
         if had_bar:
             transformers_logging.enable_progress_bar()
     return model.to(device), tokenizer
+
+
+def _auto_class(source: str, options: Mapping[str, Any]) -> Any:
+    """How a checkpoint is loaded: a vision-language model writes from words alone as well."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    if "gguf_file" in options or options.get("trust_remote_code"):
+        return AutoModelForCausalLM
+    kind = getattr(AutoConfig.from_pretrained(source, **options), "model_type", "")
+    sees = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return AutoModelForImageTextToText if sees and not writes else AutoModelForCausalLM
+
+
+def _unpacked() -> dict[str, Any]:
+    """Ask for GGUF weights unpacked for good: a model that counts as quantised is neither trained
+    nor saved."""
+    try:
+        from transformers import GgufConfig
+    except ImportError:  # earlier versions know no other way
+        return {}
+    return {"quantization_config": GgufConfig(dequantize=True)}

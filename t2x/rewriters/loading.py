@@ -64,7 +64,8 @@ def load_guarded(
     kind = target_named(target) if isinstance(target, str) else target
     if kind is None and generator is not None:
         kind = target_of(generator)
-    if isinstance(generator, str) and generator in TARGETS:
+    named = isinstance(generator, str) and generator in TARGETS
+    if named:
         log.info("%s is a kind of generator; name one, and its token limits hold too", generator)
         generator = None
     searches = isinstance(rewriter, str) and rewriter.startswith("search:")
@@ -88,9 +89,8 @@ def load_guarded(
         if model.budget is not None or generator is None:
             return model
         return model.within(token_budget(generator), negatives=takes_negative(generator))
-    restyle = getattr(model, "for_target", None)
-    if kind is not None and restyle is not None:
-        model = restyle(kind)
+    if kind is not None:
+        model = _restyled(model, kind, asked=target is not None or named)
     if budget is None and generator is not None:
         budget = token_budget(generator)
     if isinstance(similarity, (str, Path)):
@@ -103,6 +103,18 @@ def load_guarded(
         domain=domain,
         negatives=None if generator is None else takes_negative(generator),
     )
+
+
+def _restyled(model: Rewriter, kind: Target, *, asked: bool) -> Rewriter:
+    """The same rewriter writing the target's kind of text; that one can't is said if ``asked``."""
+    restyle = getattr(model, "for_target", None)
+    styled: Rewriter = model if restyle is None else restyle(kind)
+    if asked and getattr(styled, "template", None) == getattr(model, "template", None):
+        log.warning(
+            "%s writes one kind of text and takes no instructions: the target changes nothing",
+            model.model_id,
+        )
+    return styled
 
 
 def load_guard(

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["TAGS", "Parsed", "parse_completion"]
+__all__ = ["TAGS", "Parsed", "parse_completion", "replace_answer", "write_completion"]
 
 TAGS = tuple(
     f"<{slash}{name}>" for name in ("think", "reason", "answer", "prompt") for slash in ("", "/")
@@ -101,6 +101,24 @@ def parse_completion(
     if require_answer or re.search(r"</?(?:answer|prompt)>", rest):
         return Parsed("", reasoning, "no closed answer block")
     return _read(rest, reasoning, source)
+
+
+def write_completion(text: str, reasoning: str = "", negative: str = "") -> str:
+    """Write what ``parse_completion`` reads: the completion that a model is to learn."""
+    thought = f"<think>{reasoning}</think>" if reasoning else ""
+    without = f"\nNegative prompt: {negative}" if negative else ""
+    return f"{thought}<answer>{text}{without}</answer>"
+
+
+def replace_answer(completion: str, text: str) -> str:
+    """The same completion with another prompt in its answer: reasoning and tags stay."""
+    head = _CLOSED_REASONING.match(completion)
+    begin = head.end() if head else 0
+    blocks = list(_ANSWER.finditer(completion, begin))
+    if not blocks:
+        return completion[:begin] + text
+    start, end = blocks[-1].span(2)
+    return completion[:start] + text + completion[end:]
 
 
 def _read(answer: str, reasoning: str, source: str) -> Parsed:

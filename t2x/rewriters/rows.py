@@ -5,16 +5,26 @@ once, and the order of the answer is that of the prompts.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
+from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
 
-__all__ = ["check_sampling", "complete_rows", "generation_seed"]
+__all__ = ["TokenRow", "check_sampling", "complete_rows", "generation_seed", "token_rows"]
 
 Row = TypeVar("Row", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class TokenRow:
+    """The token ids of one input, and the seed of what is sampled behind it; None is greedy."""
+
+    ids: tuple[int, ...]
+    seed: int | None
 
 
 def complete_rows(
@@ -64,3 +74,31 @@ def generation_seed(
     else:
         greedy = temperature == 0
     return None if greedy else row_seed(seed, prompt, generation=generation)
+
+
+def token_rows(
+    encoder: PromptEncoder,
+    prompt: str,
+    num_generations: int,
+    *,
+    context: int,
+    seed: int,
+    temperature: float | None,
+) -> list[TokenRow | Completion]:
+    """Give the rows of one prompt, or what says that ``context`` tokens are too few for it.
+
+    ``temperature`` is what ``generation_seed`` takes.
+    """
+    template = encoder.template
+    ids = tuple(encoder.encode(prompt))
+    room = context - template.max_new_tokens
+    if len(ids) > room:
+        problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
+        return [Completion(problem=problem)] * num_generations
+    return [
+        TokenRow(
+            ids,
+            generation_seed(prompt, i, seed=seed, temperature=temperature, template=template),
+        )
+        for i in range(num_generations)
+    ]

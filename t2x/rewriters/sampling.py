@@ -81,7 +81,7 @@ class RowSampler:
         """
         import torch
 
-        scores = self._penalised(written, logits.float(), counts)
+        scores = self.penalised(logits.float(), written, counts)
         doubt = torch.full((len(scores),), float("-inf"))
         sampled = [i for i, generator in enumerate(generators) if generator is not None]
         if sampled:
@@ -96,8 +96,13 @@ class RowSampler:
         # A token that rounding may let in or out matters if it would win, or has won.
         return scores, torch.minimum(best[:, 0] - best[:, 1], best[:, 0] - doubt)
 
-    def _penalised(self, written: Tensor, scores: Tensor, counts: Sequence[int] | None) -> Tensor:
-        """Weaken what the row has written itself; words of the prompt and padding keep theirs."""
+    def penalised(
+        self, scores: Tensor, written: Tensor, counts: Sequence[int] | None = None
+    ) -> Tensor:
+        """Weaken what the row has written itself; words of the prompt and padding keep theirs.
+
+        scores (N, V); the rest is as in a call.
+        """
         import torch
 
         if self._penalty == 1 or written.shape[1] == 0:

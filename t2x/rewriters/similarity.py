@@ -1,5 +1,5 @@
 """How near two texts are in meaning, by a sentence encoder: what ``Guarded`` takes as
-``similarity``.
+``similarity``, and the embeddings of texts by the name of what makes them.
 
 Sentence-BERT (Reimers and Gurevych 2019, arXiv 1908.10084): the mean of the token states, compared
 by cosine. A cosine doesn't see negations, numbers or who stands left: those have checks of their
@@ -9,9 +9,10 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MINILM = "minilm"
+_CLIP = "emoji-clip"
 _MAX_TOKENS = 256
+Embedder: TypeAlias = "Callable[[Sequence[str]], Tensor]"  # N texts -> (N, D)
 
-__all__ = ["MINILM", "SentenceSimilarity", "load_similarity"]
+__all__ = ["MINILM", "Embedder", "SentenceSimilarity", "load_embedder", "load_similarity"]
 
 
 class SentenceSimilarity:
@@ -39,6 +42,12 @@ class SentenceSimilarity:
     def __call__(self, one: str, two: str) -> float:
         """Compare two texts."""
         return max(float(self._embed(one) @ self._embed(two)), 0.0)
+
+    def embed(self, texts: Sequence[str]) -> Tensor:
+        """Unit vectors of texts: (N, D), on the CPU."""
+        import torch
+
+        return torch.stack([self._embed(text) for text in texts])
 
     def _mean_state(self, text: str) -> Tensor:
         import torch
@@ -71,6 +80,26 @@ def load_similarity(source: str | Path) -> SentenceSimilarity:
             f"cannot load a sentence encoder from {str(source)!r}; give {MINILM!r}, a folder or a "
             f"hub id: {reason}"
         ) from error
+
+
+def load_embedder(name: str) -> Embedder:
+    """Load what turns N texts into unit vectors, (N, D), which compare by their products.
+
+    ``minilm``, a folder or a hub id: a sentence encoder. ``clip``: the text tower of emoji-clip,
+    which knows the words of the emoji world. ``clip:SOURCE``, or the name of an embedded CLIP: the
+    text tower of any CLIP that ``t2x.scoring.clip_encoder.load_clip`` takes.
+    """
+    from t2x.world.weights import EMBEDDED
+
+    kind, _, source = name.partition(":")
+    if kind == "clip" or name in EMBEDDED:
+        from torch.nn.functional import normalize
+
+        from t2x.scoring.clip_encoder import load_clip
+
+        encoder = load_clip(name if name in EMBEDDED else source or _CLIP)
+        return lambda texts: normalize(encoder.encode_text(texts).float(), dim=-1)
+    return load_similarity(name).embed
 
 
 def _minilm_folder() -> str:

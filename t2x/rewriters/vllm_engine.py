@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.presets import checkpoint_template, default_template
-from t2x.rewriters.rows import check_sampling, complete_rows, generation_seed
+from t2x.rewriters.rows import TokenRow, check_sampling, complete_rows, token_rows
 from t2x.rewriters.targets import Target
 from t2x.rewriters.templates import Template
 from t2x.types import Rewrite
@@ -30,12 +30,6 @@ __all__ = ["VllmRewriter"]
 logger = logging.getLogger(__name__)
 
 _SEEDS = 0x7FFFFFFFFFFFFFFF
-
-
-@dataclass(frozen=True)
-class _Row:
-    ids: tuple[int, ...]
-    seed: int | None
 
 
 class VllmRewriter:
@@ -115,26 +109,18 @@ class VllmRewriter:
             for p, group in zip(prompts, completions, strict=True)
         ]
 
-    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[_Row | Completion]:
-        ids = tuple(self.encoder.encode(prompt))
-        room = self._context() - self.template.max_new_tokens
-        if len(ids) > room:
-            problem = f"the prompt takes {len(ids)} tokens, the model has room for {max(room, 0)}"
-            return [Completion(problem=problem)] * num_generations
-        rows: list[_Row | Completion] = []
-        for i in range(num_generations):
-            own = generation_seed(
-                prompt, i, seed=seed, temperature=self.temperature, template=self.template
-            )
-            rows.append(_Row(ids, own))
-        return rows
+    def _rows(self, prompt: str, num_generations: int, seed: int) -> list[TokenRow | Completion]:
+        return token_rows(
+            self.encoder, prompt, num_generations,
+            context=self._context(), seed=seed, temperature=self.temperature,
+        )  # fmt: skip
 
     def _context(self) -> int:
         engine = getattr(self.llm, "llm_engine", None)
         config = getattr(self.llm, "model_config", None) or getattr(engine, "model_config", None)
         return int(getattr(config, "max_model_len", None) or 2**31)
 
-    def _run(self, rows: list[_Row]) -> list[Completion]:
+    def _run(self, rows: list[TokenRow]) -> list[Completion]:
         from vllm import SamplingParams
 
         template, ends = self.template, self._ends()

@@ -69,6 +69,18 @@ def _standardised(given: Given) -> Tensor:
     return weighted_sum(standardise(given.scores, running, floor=given.floor), given.weights)
 
 
+def _sum(given: Given) -> Tensor:
+    return weighted_sum(given.scores, given.weights)
+
+
+def _gdpo(given: Given) -> Tensor:
+    return gdpo(given.scores, given.weights, given.groups, floor=given.floor)
+
+
+def _correlation(given: Given) -> Tensor:
+    return cmo(given.scores, given.weights, given.groups, temperature=given.temperature)
+
+
 def _pareto(given: Given) -> Tensor:
     scores = given.scores[:, given.weights != 0]
     front = non_dominated(scores, given.groups).to(scores.dtype)
@@ -76,16 +88,16 @@ def _pareto(given: Given) -> Tensor:
 
 
 COMBINERS = {
-    "sum": Combiner(lambda g: weighted_sum(g.scores, g.weights), "weighted sum", range=None),
+    "sum": Combiner(_sum, "weighted sum", range=None),
     "standardised": Combiner(_standardised, "weighted sum of running standardised scores"),
     "gdpo": Combiner(
-        lambda g: gdpo(g.scores, g.weights, g.groups, floor=g.floor),
+        _gdpo,
         "GDPO: normalised inside the prompt's group, summed, normalised over the batch",
         batchwise=True,
         grouped=True,
     ),
     "correlation": Combiner(
-        lambda g: cmo(g.scores, g.weights, g.groups, temperature=g.temperature),
+        _correlation,
         "CMO: correlation-weighted advantage inside the prompt's group",
         batchwise=True,
         grouped=True,

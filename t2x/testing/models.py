@@ -21,6 +21,10 @@ CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|> {{ message['role'] }} {{ message['content'] }} "
     "<|im_end|> {% endfor %}{% if add_generation_prompt %}<|im_start|> assistant {% endif %}"
 )
+QWEN_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 @contextmanager
@@ -58,6 +62,28 @@ def tiny_word_tokenizer(words: Iterable[str] = WORDS, *, max_length: int = 128) 
         model_max_length=max_length,
     )
     tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def tiny_byte_tokenizer() -> Any:
+    """Build a fast chat tokenizer of bytes, to which no text is unknown. Chat tokens are special;
+    <think> tags are added tokens but not special, as in Qwen3.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"],
+    )
+    tokenizer.add_tokens([AddedToken(t, special=False) for t in ("<think>", "</think>")])
+    tokenizer.chat_template = QWEN_TEMPLATE
     return tokenizer
 
 
@@ -116,14 +142,17 @@ def tiny_blip(seed: int = 0, *, size: int = 32) -> tuple[Any, Any]:
     return model.eval(), BlipProcessor(image_processor=pictures, tokenizer=tokenizer)
 
 
-def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any, Any]:
-    """Build (model, tokenizer): a Qwen3 causal LM of 2 layers and width 32 on the word tokenizer.
+def tiny_causal_lm(
+    seed: int = 0, *, words: Iterable[str] = WORDS, tokenizer: Any = None, tied: bool = True
+) -> tuple[Any, Any]:
+    """Build (model, tokenizer): a Qwen3 causal LM of 2 layers and width 32 on the word tokenizer,
+    or on another one; ``tied`` are its word embeddings.
 
     Not Qwen2, for which AutoTokenizer replaces a tokenizer of one's own without a word.
     """
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = tiny_word_tokenizer(words)
+    tokenizer = tokenizer or tiny_word_tokenizer(words)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -136,7 +165,7 @@ def tiny_causal_lm(seed: int = 0, *, words: Iterable[str] = WORDS) -> tuple[Any,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
-        tie_word_embeddings=True,
+        tie_word_embeddings=tied,
     )
     with fixed_weights(seed):
         return Qwen3ForCausalLM(config).eval(), tokenizer

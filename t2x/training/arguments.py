@@ -36,9 +36,15 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     return build_config(cls, values)
 
 
-def last_checkpoint(run: RunConfig) -> str | None:
-    """The folder of the newest checkpoint to go on from; None without one or without ``resume``."""
-    from transformers.trainer_utils import get_last_checkpoint
+def last_checkpoint(run: RunConfig, *, needs: str = "trainer_state.json") -> str | None:
+    """The folder of the newest whole checkpoint to go on from; None without one or without
+    ``resume``.
 
-    folder = Path(run.out)
-    return get_last_checkpoint(str(folder)) if run.resume and folder.is_dir() else None
+    ``needs``: the file that is written last: a checkpoint without it was broken off.
+    """
+    if not run.resume:
+        return None
+    folders = [path.parent for path in Path(run.out).glob(f"checkpoint-*/{needs}")]
+    numbered = [f for f in folders if f.name.removeprefix("checkpoint-").isdecimal()]
+    newest = max(numbered, key=lambda f: int(f.name.removeprefix("checkpoint-")), default=None)
+    return None if newest is None else str(newest)

@@ -14,9 +14,11 @@ from typing import Any
 
 from t2x.errors import T2XError
 from t2x.registry import SOURCES, import_attr
+from t2x.rewriters.encoding import PromptEncoder
+from t2x.rollouts.reading import policy_text
 from t2x.training.policy import Policy
 
-__all__ = ["load_rows", "templated"]
+__all__ = ["answer_text", "load_rows", "templated"]
 
 log = logging.getLogger(__name__)
 
@@ -52,34 +54,51 @@ def load_rows(source: str | Path, *, limit: int | None = None, split: str = "tra
 
 
 def templated(rows: Any, policy: Policy) -> Any:
-    """Put the policy's template around every ``original_prompt``, as column ``prompt``, and make
-    completions one assistant message, or plain text for a model without a chat template.
+    """Put the policy's template around what a rewriter sees of every ``original_prompt``
+    (``policy_text``), as column ``prompt``, and make completions one assistant message, or plain
+    text for a model without a chat template.
 
-    A row whose prompt a trainer would tokenise otherwise than ``PromptEncoder`` (one that holds
-    control tokens of the chat template, say) is left out, and how many were is logged.
+    A row is left out, and how many were is logged, whose prompt a trainer would tokenise otherwise
+    than ``PromptEncoder`` (one that holds control tokens of the chat template, say), or a rewriter
+    would see in none or several pieces.
     """
     encoder = policy.encoder
-    kept = rows.filter(lambda row: encoder.reads_alike(row["original_prompt"]))
+    kept = rows.filter(lambda row: _is_readable(row["original_prompt"], encoder))
     if dropped := len(rows) - len(kept):
-        log.warning("%d of %d rows left out: their prompts hold control tokens", dropped, len(rows))
+        log.warning(
+            "%d of %d rows left out: their prompts hold control tokens, or are not in one piece",
+            dropped,
+            len(rows),
+        )
     if len(kept) == 0:
         raise T2XError("no row is left to train on; see the warnings before this")
     return kept.map(_row_writer(policy, kept.column_names), desc="template")
+
+
+def _is_readable(prompt: str, encoder: PromptEncoder) -> bool:
+    try:
+        seen = policy_text(prompt)
+    except T2XError:
+        return False
+    return bool(seen.strip()) and encoder.reads_alike(seen)
 
 
 def _row_writer(policy: Policy, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
     encoder, answers = policy.encoder, [name for name in _ANSWERS if name in columns]
 
     def write(row: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = {"prompt": encoder.conversation(row["original_prompt"])}
+        seen = policy_text(row["original_prompt"])
+        found: dict[str, Any] = {"prompt": encoder.conversation(seen)}
+        if not encoder.is_plain:  # TRL hands it to the chat template
+            found["chat_template_kwargs"] = {"enable_thinking": policy.template.thinking}
         for name in answers:
-            text = _text(row[name])
+            text = answer_text(row[name])
             found[name] = text if encoder.is_plain else [{"role": "assistant", "content": text}]
         return found
 
     return write
 
 
-def _text(answer: Any) -> str:
+def answer_text(answer: Any) -> str:
     """The words of a plain text or of a list with one assistant message."""
     return str(answer) if isinstance(answer, str) else str(answer[-1]["content"])

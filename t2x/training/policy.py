@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from t2x.config import build_config
 from t2x.errors import T2XError
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
@@ -17,7 +18,15 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy"]
+__all__ = [
+    "Policy",
+    "load_policy",
+    "load_trained",
+    "save_policy",
+    "save_template",
+    "save_trained",
+    "with_adapters",
+]
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,11 @@ def load_policy(config: PolicyConfig) -> Policy:
     template = rewriter.template
     if config.template_of is not None:
         template = _template_of(config.template_of)
+    if config.template:
+        template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model
     if config.lora is not None:
-        model = _with_adapters(model, config.lora)
+        model = with_adapters(model, config.lora)
     return Policy(model, rewriter.tokenizer, template)
 
 
@@ -72,9 +83,29 @@ def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> No
     if half:
         model = deepcopy(model).to(torch.float16)
     model.save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def save_template(policy: Policy, folder: Path) -> None:
+    """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def save_trained(model: Any, path: str | Path) -> None:
+    """Write what is trained of a model, adapters or all of it, to go on from in memory."""
+    from safetensors.torch import save_file
+
+    trained = {n: p.detach().contiguous() for n, p in model.named_parameters() if p.requires_grad}
+    save_file(trained, path)
+
+
+def load_trained(model: Any, path: str | Path) -> None:
+    """Put what :func:`save_trained` wrote into the same model."""
+    from safetensors.torch import load_file
+
+    model.load_state_dict(load_file(path), strict=False)
 
 
 def _source(name: str) -> str:
@@ -98,7 +129,8 @@ def _template_of(name: str) -> Template:
     return found
 
 
-def _with_adapters(model: Any, lora: LoraSection) -> Any:
+def with_adapters(model: Any, lora: LoraSection) -> Any:
+    """The model with fresh low-rank adapters, which alone are trained."""
     from t2x.registry import missing_dependency
 
     try:

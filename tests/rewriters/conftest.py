@@ -8,55 +8,21 @@ from typing import Any
 import pytest
 import torch
 
+from t2x.testing import tiny_byte_tokenizer, tiny_causal_lm
 from t2x.types import Check, Rewrite
-
-CHAT = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="session")
 def chat_tokenizer() -> Any:
-    """Bytes as tokens; chat tokens are special, <think> tags added but not (as in Qwen3)."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        additional_special_tokens=["<|im_start|>"],
-    )
-    tokenizer.add_tokens([AddedToken(t, special=False) for t in ("<think>", "</think>")])
-    tokenizer.chat_template = CHAT
-    return tokenizer
+    return tiny_byte_tokenizer()
 
 
 @pytest.fixture(scope="session")
 def chat_model(chat_tokenizer: Any) -> Any:
-    """Qwen2 of two layers, float32, whose texts are noise that depends on the whole input."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    config = Qwen2Config(
-        vocab_size=len(chat_tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        tie_word_embeddings=False,
-    )
-    torch.manual_seed(0)
-    model = Qwen2ForCausalLM(config).eval()
+    """The tiny model, whose texts are noise that depends on the whole input."""
+    model, _ = tiny_causal_lm(1, tokenizer=chat_tokenizer, tied=False)
     with torch.no_grad():
         model.lm_head.weight.mul_(20)
-    model.generation_config.eos_token_id = chat_tokenizer.eos_token_id
     return model
 
 

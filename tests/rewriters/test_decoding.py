@@ -136,7 +136,7 @@ def test_what_is_no_plain_attention_is_left_to_generate() -> None:
     assert not fits(torch.nn.Linear(2, 2))
 
 
-def test_a_model_that_computes_otherwise_is_seen() -> None:
+def test_a_model_that_computes_otherwise_is_seen_and_told(caplog: Any) -> None:
     """What looks ordinary and ignores the positions that it is given would write other texts."""
     model = small_model("GPT2")
     forward = model.forward
@@ -147,6 +147,8 @@ def test_a_model_that_computes_otherwise_is_seen() -> None:
 
     model.forward = ignores
     assert not fits(model)
+    assert caplog.text.count("GPT2LMHeadModel is decoded by generate") == 1
+    assert "differs" in caplog.text
 
 
 def test_generators_belong_to_rows() -> None:

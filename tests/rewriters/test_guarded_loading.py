@@ -99,3 +99,14 @@ def test_who_needs_the_guard_itself_gets_no_search():
     with pytest.raises(T2XError, match="'search:evolution' is a search"):
         load_guard("search:evolution", generator="no-such-generator")  # told before it is loaded
     assert isinstance(load_guard(FakeRewriter()), Guarded)
+
+
+def test_a_target_that_changes_nothing_is_told_once(caplog: Any) -> None:
+    told = "the target changes nothing"
+    load_guarded("rules", generator="flux")
+    assert caplog.text.count(told) == 1 and "rules" in caplog.text
+    load_guarded("rules", target="flux")
+    assert caplog.text.count(told) == 2
+    load_guarded("rules", generator="emoji-flow")
+    load_guarded(tiny_causal_lm(), target="flux")  # it takes instructions
+    assert caplog.text.count(told) == 2

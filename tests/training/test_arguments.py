@@ -38,7 +38,9 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
 def test_last_checkpoint(tmp_path: Path) -> None:
     assert last_checkpoint(RunConfig(tmp_path / "none")) is None
-    for step in (5, 10, 9):
-        (tmp_path / f"checkpoint-{step}").mkdir()
+    for step in (5, 10, 9, 11):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "trainer_state.json").touch() if step < 11 else None  # 11 was broken off
     assert last_checkpoint(RunConfig(tmp_path)) == str(tmp_path / "checkpoint-10")
     assert last_checkpoint(RunConfig(tmp_path, resume=False)) is None

@@ -1,0 +1,105 @@
+"""What every recipe does before and after its trainer: seeds and folder, and the trained policy
+with its metrics in the run's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from t2x.errors import T2XError
+from t2x.files import made_folder
+from t2x.rollouts.rows import prompt_rows
+from t2x.training.config import DataConfig, RunConfig
+from t2x.training.policy import Policy, save_policy, save_template
+from t2x.watching.names import renamed
+from t2x.world.training import set_threads, write_metrics
+
+if TYPE_CHECKING:
+    from t2x.watching.watch import Watch
+
+__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data"]
+
+
+class Data(NamedTuple):
+    """Rows to train on, rows to evaluate the loss on (None without), and the users' own words of
+    the validation rows; all as the policy reads them in use.
+    """
+
+    train: Any
+    held: Any
+    prompts: list[str]
+
+
+def begin_run(run: RunConfig) -> None:
+    """Make the run's folder, and fix threads and seeds before a weight is made.
+
+    Raises T2XError for a folder that can't be written into.
+    """
+    from datasets import disable_progress_bars
+    from transformers import set_seed
+
+    made_folder(run.out)
+    set_threads(run.threads)
+    set_seed(run.seed)
+    disable_progress_bars()
+
+
+def load_data(config: DataConfig, policy: Policy, *answers: str) -> Data:
+    """Load the rows of a recipe that learns from the columns ``answers``.
+
+    Raises T2XError for training rows without them; validation rows without them are prompts to
+    watch the policy on, and no more.
+    """
+    train = prompt_rows(config, policy)
+    if missing := [name for name in answers if name not in train.column_names]:
+        raise T2XError(
+            f"{config.train!r} has no column {missing[0]!r}, only {', '.join(train.column_names)}; "
+            "`t2x data sft` and `t2x data pairs` make such files"
+        )
+    if config.validation is None:
+        return Data(train, None, [])
+    held = prompt_rows(DataConfig(config.validation), policy)
+    whole = bool(answers) and set(answers) <= set(held.column_names)
+    return Data(train, held if whole else None, list(held["original_prompt"]))
+
+
+def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """Trainer defaults that evaluate on ``rows``, a tenth of the run apart; nothing without rows or
+    where the user says when."""
+    if rows is None or "eval_strategy" in given:
+        return {}
+    return {"eval_strategy": "steps", "eval_steps": 0.1}
+
+
+def finish_run(
+    trainer: Any, policy: Policy, watch: Watch, found: Mapping[str, float]
+) -> dict[str, float]:
+    """Save ``model`` (adapters merged in) and, with adapters, ``adapter``; evaluate once more if
+    there is data for it; write ``metrics.json`` and give the metrics.
+
+    ``found`` is what the recipe measured itself. A model that DeepSpeed or FSDP holds in pieces is
+    saved by the trainer as it is, adapters apart; that has not been run.
+    """
+    out = Path(trainer.args.output_dir)
+    if trainer.eval_dataset is not None:
+        trainer.evaluate()
+    in_pieces = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
+    if in_pieces:
+        trainer.save_model(str(out / "model"))
+    if not trainer.is_world_process_zero():
+        return {}
+    if in_pieces:
+        save_template(policy, out / "model")
+    else:
+        save_policy(policy, out / "model")
+        if hasattr(policy.model, "peft_config"):
+            policy.model.save_pretrained(out / "adapter", selected_adapters=["default"])
+    last: dict[str, float] = {}
+    for line in trainer.state.log_history:
+        last |= renamed(line)
+    left_out = {"epoch", "step", "grad_norm", "learning_rate"}
+    metrics = {key: value for key, value in last.items() if key not in left_out}
+    steps = float(trainer.state.global_step)
+    return write_metrics(out, {**metrics, **watch.summary(), **found, "steps": steps})
