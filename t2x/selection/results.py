@@ -36,9 +36,9 @@ class GroupResult:
 class Evidence:
     """What B groups of different prompts say, each (B,): ``prompts``, their numbers; ``rates``, the
     share of the group that is ahead of the no-rewrite arm; ``counts``, how many rewrites have a
-    reward; ``variances`` between the rewrites beyond that of seeds. NaN: nothing says so.
-    ``spent``, bool: whether all succeed and do not deviate by more than twice what seeds do, so that
-    no gradient is left that points anywhere.
+    reward; ``variances`` between the rewrites beyond that of seeds; ``spent``, whether all succeed
+    and deviate by no more than twice what seeds do, so that no gradient is left that points
+    anywhere. NaN: nothing says so.
     """
 
     prompts: Tensor
