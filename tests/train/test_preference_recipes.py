@@ -141,6 +141,10 @@ def test_rebel_says_what_is_given_twice(tmp_path: Path) -> None:
     with pytest.raises(T2XError, match="rebel.eta"):
         run("rebel", tmp_path / "run", given, beta=0.5)
     with pytest.raises(T2XError, match="sum or standardised"):
-        run("rebel", tmp_path / "run", given | {"reward": {"rewards": {"clip": 1.0}, "combine": "gdpo"}})
+        run(
+            "rebel",
+            tmp_path / "run",
+            given | {"reward": {"rewards": {"clip": 1.0}, "combine": "gdpo"}},
+        )
     with pytest.raises(T2XError, match="fewer than the 99 of a round"):
         run("rebel", tmp_path / "run", given | {"rebel": {"prompts": 99}})
