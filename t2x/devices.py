@@ -4,6 +4,7 @@ and rewards.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -15,13 +16,18 @@ __all__ = ["Device", "loading_dtype", "move_loaded", "resolve_device"]
 
 
 def resolve_device(device: Device | None) -> torch.device:
-    """Give the device asked for, or the best one here: CUDA, then Apple's MPS, then the CPU."""
+    """Give the device asked for, or the best one here: CUDA, then Apple's MPS, then the CPU.
+
+    Of several GPUs it is the one of this process, where a launcher (accelerate, torchrun) started
+    one for each; what is loaded before the trainer says so would all lie on the first.
+    """
     import torch
 
     if device is not None:
         return torch.device(device)
     if torch.cuda.is_available():
-        return torch.device("cuda")
+        own = os.environ.get("LOCAL_RANK", "")
+        return torch.device("cuda", int(own)) if own.isdecimal() else torch.device("cuda")
     if torch.backends.mps.is_available():
         return torch.device("mps")
     return torch.device("cpu")
