@@ -69,7 +69,9 @@ from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
-from t2x.training.run import begin_run, run_trainer
+from t2x.training.run import begin_run
+from t2x.watching.config import WatchConfig
+from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
 from t2x.world.training import write_metrics
@@ -102,8 +104,9 @@ class SftConfig:
 
 @dataclass(frozen=True)
 class RoundsConfig:
-    """``number`` of rounds, with so many ``prompts`` each and ``generations`` per prompt, each
-    drawn with ``pictures`` seeds. A pair's scores differ by more than ``margin``.
+    """``number`` of rounds (0 for the supervised steps alone), with so many ``prompts`` each and
+    ``generations`` per prompt, each drawn with ``pictures`` seeds. A pair's scores differ by more
+    than ``margin``.
     """
 
     number: int = 2
@@ -113,7 +116,7 @@ class RoundsConfig:
     margin: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in (("number", 1), ("prompts", 1), ("generations", 2), ("pictures", 1)):
+        for name, least in (("number", 0), ("prompts", 1), ("generations", 2), ("pictures", 1)):
             if getattr(self, name) < least:
                 raise T2XError(f"rounds.{name} is {getattr(self, name)}; give at least {least}")
         if not self.margin >= 0:
@@ -127,6 +130,7 @@ class Config:
     weights of the ``policy`` as it learns, or as it was at the ``start`` of the rounds.
     ``finder``: how the judge finds key points: ``emoji``, by text rules, or ``model``.
     ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each round.
+    ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
     run: RunConfig
@@ -141,9 +145,12 @@ class Config:
     judging: str | None = None
     rounds: RoundsConfig = field(default_factory=RoundsConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    watch: WatchConfig = field(default_factory=lambda: WatchConfig(report=0))
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.watch.held_out is not None:
+            raise T2XError("every round is measured on data.validation; leave watch.held_out out")
         if self.template.system or self.template.prefill or self.template.variants:
             raise T2XError(
                 "a self-rewarding model has one user message; put the words of template.system "
@@ -226,7 +233,8 @@ def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
         train_dataset=_taught(sft, config.template, vlm),
         data_collator=AnswerCollator(vlm),
     )
-    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
+    checkpoint = restore_vlm(vlm, last_checkpoint(run))
+    Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
     part = folder / f"{_WEIGHTS}.part"
     save_trained(vlm.model, part)
     os.replace(part, done)
@@ -405,7 +413,8 @@ def learn(
         train_dataset=Dataset.from_list(pairs),
         processing_class=vlm.tokenizer,
     )
-    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
+    checkpoint = restore_vlm(vlm, last_checkpoint(run))
+    Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
     if adapted and "ref" in vlm.model.peft_config:
         vlm.model.delete_adapter("ref")  # TRL's copy of this round's beginning
     vlm.model.eval()

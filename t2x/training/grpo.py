@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
     from t2x.rollouts.reward import RolloutReward
     from t2x.training.policy import Policy
+    from t2x.watching.watch import Watch
 
 __all__ = ["DEFAULTS", "end_tokens", "grpo_arguments", "recent_means", "run_grpo"]
 
@@ -72,9 +73,10 @@ def run_grpo(
     run: RunConfig,
     *,
     callbacks: Sequence[Any] = (),
+    watch: Watch | None = None,
 ) -> Any:
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
-    and give the trainer."""
+    and give the trainer. ``watch`` keeps the log; without it nobody looks on."""
     from trl import GRPOTrainer
 
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
@@ -90,7 +92,10 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    run_trainer(trainer, checkpoint)
+    if watch is None:
+        run_trainer(trainer, checkpoint)
+    else:
+        watch.train(trainer, resume_from=checkpoint)
     return trainer
 
 
