@@ -32,6 +32,11 @@ COMMANDS = (
     "score",
     "rewards",
     "list",
+    "data",
+    "data prompts",
+    "data sft",
+    "data pairs",
+    "data check",
     "bench",
     "bench checks",
     "bench rewrite",
@@ -77,7 +82,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "bench", "serve", "world"):
+    if command not in ("", "bench", "data", "serve", "world"):
         assert "--json" in out
 
 

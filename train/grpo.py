@@ -28,6 +28,7 @@ from t2x.training.policy import Policy, load_policy, save_policy
 
 __all__ = ["Config", "main"]
 
+
 @dataclass(frozen=True)
 class Config:
     """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig."""
@@ -67,5 +68,6 @@ def main(config: Config) -> dict[str, float]:
         save_policy(Policy(trained, policy.tokenizer, template), Path(config.run.out) / "model")
     return recent_means(trainer.state.log_history) | {
         "steps": float(trainer.state.global_step),
+        "pictures": float(reward.scorer.pictures),
         "seconds": time.perf_counter() - begun,
     }

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "beta": 0.04,
     "scale_rewards": "none",
+    "shuffle_dataset": False,  # rows come in the order of use (t2x.rollouts.rows.unrolled)
     "mask_truncated_completions": True,
     "logging_steps": 1,
     "save_strategy": "steps",
@@ -80,7 +81,10 @@ def run_grpo(
     from trl import GRPOTrainer
 
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
+    from t2x.rollouts.rows import unrolled
 
+    rows = unrolled(rows, arguments)
+    arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
     trainer = GRPOTrainer(
         model=policy.model,
         reward_funcs=[reward],

@@ -162,7 +162,7 @@ def _panels(runs: Sequence[Run]) -> Iterable[tuple[str, list[Panel]]]:
             own += [
                 Panel(key, _title(key))
                 for key in sorted(keys - named)
-                if key.startswith(("reward/", "heldout/")) and not key.endswith("_error")
+                if key.startswith(("reward/", "gain/", "heldout/")) and not key.endswith("_error")
             ]
         if own:
             yield name, own
@@ -170,7 +170,8 @@ def _panels(runs: Sequence[Run]) -> Iterable[tuple[str, list[Panel]]]:
 
 def _title(key: str) -> str:
     kind, _, name = key.partition("/")
-    return f"{name}, held out" if kind == "heldout" else f"{name}, training"
+    where = {"heldout": "held out", "gain": "gain in training"}.get(kind, "training")
+    return f"{name}, {where}"
 
 
 def _section(name: str, panels: Sequence[Panel], runs: Sequence[Run], by: str) -> str:

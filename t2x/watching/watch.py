@@ -53,7 +53,7 @@ class Watch(TrainerCallback):
         policy: the tokenizer and template that the model is trained with.
         held_out: what measures validation prompts; None measures nothing.
 
-    ``rollouts.add`` takes the outcomes of each generation from a reward function. ``stopped`` is
+    ``rollouts`` collects what ``follow`` looks at, or what is given to its ``add``. ``stopped`` is
     the alarm that ended the run. Raises ``MissingDependencyError`` when a report is asked for and
     what draws its plots is not installed.
     """
@@ -70,6 +70,8 @@ class Watch(TrainerCallback):
         self.policy, self.held_out = policy, held_out
         self.rollouts = RolloutStats()
         self.stopped: Alarm | None = None
+        self._followed: Any = None
+        self._seen: Any = None
         self._curves: dict[str, Curve] = {}
         self._pending: dict[str, float] = {}
         self._active: set[str] = set()
@@ -96,6 +98,11 @@ class Watch(TrainerCallback):
         trainer.callback_handler.callbacks.insert(0, self)
         if self.config.keep_best and trainer.args.save_total_limit == 1:
             trainer.args.save_total_limit = 2  # at 1, transformers removes the last one at the end
+
+    def follow(self, reward: Any) -> None:
+        """Look at a reward function's ``outcomes`` (``t2x.rollouts.RolloutReward``) at every step:
+        its texts and groups reach log and report."""
+        self._followed = reward
 
     def summary(self) -> dict[str, float]:
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
@@ -131,6 +138,10 @@ class Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         step = state.global_step
         self._advance(step, self._note())
+        outcomes = getattr(self._followed, "outcomes", None)
+        if outcomes is not None and outcomes is not self._seen:  # one generation, several steps
+            self.rollouts.add(outcomes)
+            self._seen = outcomes
         section = self.config.held_out
         if self.held_out is None or section is None:
             return
@@ -237,8 +248,8 @@ class Watch(TrainerCallback):
         return {f"heldout/{key}": value for key, value in measured.metrics.items()}
 
     def _take_rollouts(self, record: dict[str, float], processes: int) -> list[dict[str, Any]]:
-        """Put the means of the rollouts since the last line into ``record``, over all processes;
-        give the groups of this one.
+        """Add to ``record`` what it does not say of the rollouts since the last line, means over
+        all processes; give the groups of this one.
         """
         sums, groups = self.rollouts.take()
         if processes > 1:
@@ -246,7 +257,8 @@ class Watch(TrainerCallback):
 
             sums = add_sums(gather_object([sums]))
         if record:
-            record |= {k: total / count for k, (total, count) in sums.items() if count}
+            means = {key: total / count for key, (total, count) in sums.items() if count}
+            record |= {key: value for key, value in means.items() if key not in record}
         return groups
 
 
