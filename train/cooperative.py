@@ -59,7 +59,7 @@ from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
-from t2x.training.run import begin_run, run_trainer
+from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.training import write_metrics
@@ -139,8 +139,7 @@ class Turn:
 class TurnReward(RolloutReward):
     """Advantages of the parts that one prompter writes, by what the finished prompts are worth.
 
-    ``following`` go on with each part, greedily; ``heard`` gets the outcomes of every call;
-    ``drawn`` counts pictures.
+    ``following`` go on with each part, greedily; ``heard`` gets the outcomes of every call.
     """
 
     def __init__(
@@ -156,12 +155,10 @@ class TurnReward(RolloutReward):
             scorer, tokenizer=rewriter.tokenizer, template=rewriter.template, **options
         )
         self.prompter, self.following, self.heard = prompter, tuple(following), heard
-        self.drawn = 0
 
     def __call__(self, *args: Any, **columns: Any) -> list[float | None]:
         """As of :class:`RolloutReward`."""
         found = super().__call__(*args, **columns)
-        self.drawn += self.scorer.measurer.drawn
         self.heard(self.outcomes)
         return found
 
@@ -270,7 +267,7 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
     )
-    run_trainer(trainer, None)
+    Watch(run.out, WatchConfig(report=0)).train(trainer)
 
 
 def _part_rows(source: str) -> list[Mapping[str, str]]:
@@ -322,10 +319,13 @@ def run_turn(
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
     rows = turn_rows(policy, prompter, prompters[: turn.place], chosen, turn.number, own_seed)
+    before = scorer.pictures
     trainer = run_grpo(policy, rows, reward, arguments, run, watch=watch)
     if "ref" in getattr(policy.model, "peft_config", {}):
         policy.model.delete_adapter("ref")  # TRL's copy; the next turn makes its own
-    metrics = recent_means(trainer.state.log_history) | {"pictures": float(reward.drawn)}
+    metrics = recent_means(trainer.state.log_history) | {
+        "pictures": float(scorer.pictures - before)
+    }
     if trainer.accelerator.is_main_process:
         _keep(policy.model, reward, metrics, turn.folder)
     trainer.accelerator.wait_for_everyone()

@@ -31,6 +31,7 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -305,6 +306,8 @@ def run_round(
         pairs = [p for group in groups if (p := best_and_worst(group, config.rounds.margin))]
         rows = [_row(rewriter, *pair) for pair in pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        card = _card(groups, config, number) | {"pairs": len(rows)}
+        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
         part = path.with_suffix(".part")
         part.write_text(lines, "utf-8")
         os.replace(part, path)
@@ -364,6 +367,23 @@ def best_and_worst(
     worst = min(known, key=lambda row: row[1].reward)
     enough = best[1].reward - worst[1].reward > margin
     return (best, worst) if enough and best[0].text != worst[0].text else None
+
+
+def _card(groups: Sequence[Any], config: Config, number: int) -> dict[str, Any]:
+    """What the pairs of a round were made of, kept beside them."""
+    outcomes = [outcome for group in groups for _, outcome in group]
+    return {
+        "recipe": "self_reward",
+        "round": number,
+        "seed": config.run.seed,
+        "policy": config.policy.model,
+        "judge": f"{JUDGE} of the {config.judge}",
+        "generator": config.generator,
+        "prompts": len(groups),
+        "kinds": dict(Counter(o.kind for o in outcomes)),
+        "not_measured": sum(o.missing for o in outcomes),
+        "margin": config.rounds.margin,
+    }
 
 
 def _row(
