@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
-from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
     from t2x.rollouts.reward import RolloutReward
     from t2x.training.policy import Policy
+    from t2x.watching.watch import Watch
 
 __all__ = ["DEFAULTS", "end_tokens", "grpo_arguments", "recent_means", "run_grpo"]
 
@@ -73,9 +73,10 @@ def run_grpo(
     run: RunConfig,
     *,
     callbacks: Sequence[Any] = (),
+    watch: Watch | None = None,
 ) -> Any:
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
-    and give the trainer."""
+    and give the trainer. ``watch`` keeps the log; without it nobody looks on."""
     from trl import GRPOTrainer
 
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
@@ -94,7 +95,10 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    run_trainer(trainer, checkpoint)
+    if watch is None:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    else:
+        watch.train(trainer, resume_from=checkpoint)
     return trainer
 
 

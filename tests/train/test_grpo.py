@@ -183,7 +183,7 @@ def test_trl_reads_and_learns_what_we_give(data: Path, tmp_path: Path) -> None:
     assert trainer._logs["extra"]["kind"]
 
 
-def RolloutReward_call(reward: Any, given: list[float | None]) -> Any:  # noqa: N802
+def RolloutReward_call(reward: Any, given: list[float | None]) -> Any:
     def rollout(*args: Any, **options: Any) -> Any:
         found = reward(*args, **options)
         given.extend(found)
