@@ -19,8 +19,6 @@ __all__ = ["prompt_rows", "unrolled"]
 
 log = logging.getLogger(__name__)
 
-_USER = "user_prompt"
-
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     """Load prompts and put the policy's template around them: a ``datasets.Dataset`` with
@@ -37,14 +35,7 @@ def prompt_rows(config: DataConfig, policy: Policy) -> Any:
         log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(rows))
     if not len(kept):
         raise T2XError(f"no prompt of {config.train!r} can be trained on; see the warnings")
-    seen = kept.map(
-        lambda row: {
-            _USER: row["original_prompt"],
-            "original_prompt": policy_text(row["original_prompt"]),
-        }
-    )
-    ready = templated(seen, policy).remove_columns("original_prompt")
-    return ready.rename_column(_USER, "original_prompt")
+    return templated(kept, policy)
 
 
 def unrolled(rows: Any, arguments: Any) -> Any:
