@@ -78,6 +78,10 @@ def make_sft(
     check_free(out, overwrite=overwrite)
     dropped: Counter[str] = Counter()
     if sampling is None and prompts.source == "world":
+        if prompts != PromptSource(n=prompts.n, seed=prompts.seed):
+            raise T2XError(
+                "the world's own teacher chooses its prompts; give a teacher, or no rules"
+            )
         query = f"sft?n={prompts.n or WORLD}&seed={prompts.seed}"
         rows = world_rows(query, dropped)
         return write_rows(out, rows, _card("sft", prompts, dropped), overwrite=overwrite)

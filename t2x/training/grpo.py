@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
+from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
@@ -96,7 +97,7 @@ def run_grpo(
     if checkpoint is not None:
         load_state(reward, checkpoint)
     if watch is None:
-        trainer.train(resume_from_checkpoint=checkpoint)
+        run_trainer(trainer, checkpoint)
     else:
         reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
         watch.train(trainer, resume_from=checkpoint)
