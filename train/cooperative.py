@@ -139,7 +139,7 @@ class Turn:
 class TurnReward(RolloutReward):
     """Advantages of the parts that one prompter writes, by what the finished prompts are worth.
 
-    ``following`` go on with each part, greedily; ``heard`` gets the outcomes of every call.
+    ``following`` go on with each part, greedily.
     """
 
     def __init__(
@@ -147,20 +147,13 @@ class TurnReward(RolloutReward):
         scorer: RolloutScorer,
         prompter: Prompter,
         following: Sequence[Prompter],
-        heard: Callable[[Sequence[Outcome]], None],
         **options: Any,
     ) -> None:
         rewriter = prompter.rewriter
         super().__init__(
             scorer, tokenizer=rewriter.tokenizer, template=rewriter.template, **options
         )
-        self.prompter, self.following, self.heard = prompter, tuple(following), heard
-
-    def __call__(self, *args: Any, **columns: Any) -> list[float | None]:
-        """As of :class:`RolloutReward`."""
-        found = super().__call__(*args, **columns)
-        self.heard(self.outcomes)
-        return found
+        self.prompter, self.following = prompter, tuple(following)
 
     def completions(
         self,
@@ -306,7 +299,6 @@ def run_turn(
         scorer,
         prompter,
         prompters[turn.place + 1 :],
-        watch.rollouts.add,
         num_generations=arguments.num_generations,
         pictures=config.reward.pictures,
         seed=own_seed,
