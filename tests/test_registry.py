@@ -10,7 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
+import t2x
 from t2x import registry
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
 from t2x.testing import (
