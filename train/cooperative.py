@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -47,7 +47,6 @@ from t2x.rewriters.turns import (
 from t2x.rollouts.checkpoints import STATE_FILE, load_state
 from t2x.rollouts.config import RolloutConfig
 from t2x.rollouts.reading import policy_text
-from t2x.rollouts.records import Outcome
 from t2x.rollouts.reward import RolloutReward
 from t2x.rollouts.scorer import RolloutScorer
 from t2x.search.cooperative import TEMPLATES

@@ -116,7 +116,7 @@ def _trainer(
             rows = unrolled(rows, arguments)
             arguments.shuffle_dataset, arguments.num_train_epochs = False, 1.0
         return GRPOTrainer(train_dataset=rows, **parts)
-    from t2x.selection.trl import INDEX, SelectiveGRPOTrainer
+    from t2x.selection.trl import SelectiveGRPOTrainer
 
     selection.listen_to(reward)
     return SelectiveGRPOTrainer(train_dataset=rows, selection=selection, **parts)
