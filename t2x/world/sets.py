@@ -88,9 +88,9 @@ def evaluate_sets(
 
 
 def _embedder(name: str) -> Any:
-    from t2x.rollouts.sets import load_text_embedder
+    from t2x.rewriters.similarity import load_embedder
 
-    return load_text_embedder(name)
+    return load_embedder(name)
 
 
 def _diversity(sets: Sequence[Sequence[str]], embed: Any) -> Any:
