@@ -30,8 +30,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import load_file, save_file
-
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
@@ -59,8 +57,9 @@ from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfi
 from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
-from t2x.training.policy import Policy, load_policy, save_policy
-from t2x.world.training import set_threads, write_metrics
+from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
+from t2x.training.run import begin_run, run_trainer
+from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)
@@ -175,7 +174,7 @@ def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
     the means over the last steps of each one's last turn.
     """
-    set_threads(config.run.threads)
+    begin_run(config.run)
     begun = time.perf_counter()
     turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
@@ -254,12 +253,13 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
         whole = said if encoder.is_plain else [{"role": "assistant", "content": said}]
         rows.append({"prompt": asked, "completion": whole})
     arguments = trainer_arguments(SFTConfig, run, warmup.trainer, save_strategy="no")
-    SFTTrainer(
+    trainer = SFTTrainer(
         model=policy.model,
         args=arguments,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
-    ).train()
+    )
+    run_trainer(trainer, None)
 
 
 def _part_rows(source: str) -> list[Mapping[str, str]]:
@@ -304,7 +304,7 @@ def run_turn(
     )
     if config.run.resume and (turn.folder / STATE_FILE).is_file():
         load_state(reward, turn.folder)
-        policy.model.load_state_dict(load_file(turn.folder / _WEIGHTS), strict=False)
+        load_trained(policy.model, turn.folder / _WEIGHTS)
         return dict(json.loads((turn.folder / "metrics.json").read_text()))
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
@@ -353,8 +353,7 @@ def turn_rows(
 
 def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: Path) -> None:
     """Write what a resumed run needs of a finished turn, the mark of its end last."""
-    trained = {n: p.detach().contiguous() for n, p in model.named_parameters() if p.requires_grad}
-    save_file(trained, folder / _WEIGHTS)
+    save_trained(model, folder / _WEIGHTS)
     write_metrics(folder, metrics)
     (folder / STATE_FILE).write_text(json.dumps(reward.state_dict()))
 

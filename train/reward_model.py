@@ -51,8 +51,9 @@ from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
+from t2x.training.run import begin_run, run_trainer
 from t2x.world.reward_auc import auc
-from t2x.world.training import set_threads, write_metrics
+from t2x.world.training import write_metrics
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class PairCollator:
 
 def main(config: Config) -> dict[str, float]:
     """Train, save to ``run.out/model`` and return what the saved reward measures on validation."""
-    set_threads(config.run.threads)
+    begin_run(config.run)
     out = Path(config.run.out)
     train = {"preference": train_preference, "choice": fit_choice, "key-points": train_key_points}
     metrics = train[config.kind](config, out / "model")
@@ -232,14 +233,16 @@ def _trainer(config: Config, model: Any, rows: Rows, collator: Any) -> Any:
         remove_unused_columns=False,
         label_names=[],
         save_total_limit=2,
-        logging_steps=50,
+        logging_steps=10,
     )
     return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
 
 
 def _run(trainer: Any, checkpoint: str | None) -> dict[str, float]:
-    result = trainer.train(resume_from_checkpoint=checkpoint)
-    return {"loss": float(result.training_loss), "steps": float(result.global_step)}
+    run_trainer(trainer, checkpoint)
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    last = {"loss": float(losses[-1])} if losses else {}
+    return last | {"steps": float(trainer.state.global_step)}
 
 
 def _save_clip(clip: Any, encoder: ClipEncoder, source: str, folder: Path, *, half: bool) -> None:

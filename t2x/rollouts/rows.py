@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from typing import TYPE_CHECKING, Any
 
 from t2x.training.data import load_rows, templated
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from t2x.training.config import DataConfig
     from t2x.training.policy import Policy
 
-__all__ = ["prompt_rows"]
+__all__ = ["prompt_rows", "unrolled"]
 
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
@@ -20,3 +22,23 @@ def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     the rows hold. See ``t2x.training.data.templated``.
     """
     return templated(load_rows(config.train, limit=config.limit), policy)
+
+
+def unrolled(rows: Any, arguments: Any) -> Any:
+    """Lay out all the epochs of a run as one, each in an order of its own, for
+    ``shuffle_dataset=False``: TRL's sampler draws the order of an epoch from those before it, so
+    that a run that was broken off and goes on would see other prompts.
+
+    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count.
+    """
+    prompts = arguments.generation_batch_size // arguments.num_generations
+    number = math.ceil(arguments.num_train_epochs * len(rows)) // prompts * prompts
+    if arguments.max_steps > 0:
+        uses = arguments.steps_per_generation * arguments.num_iterations
+        number = math.ceil(arguments.max_steps * arguments.gradient_accumulation_steps / uses)
+        number *= prompts
+    order: list[int] = []
+    while len(order) < number:
+        epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")
+        order += epoch.sample(range(len(rows)), len(rows))
+    return rows.select(order[:number])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
+from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "beta": 0.04,
     "scale_rewards": "none",
+    "shuffle_dataset": False,  # rows come in the order of use (t2x.rollouts.rows.unrolled)
     "mask_truncated_completions": True,
     "logging_steps": 1,
     "save_strategy": "steps",
@@ -77,7 +79,10 @@ def run_grpo(
     from trl import GRPOTrainer
 
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
+    from t2x.rollouts.rows import unrolled
 
+    rows = unrolled(rows, arguments)
+    arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
     trainer = GRPOTrainer(
         model=policy.model,
         reward_funcs=[reward],
@@ -89,7 +94,7 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    run_trainer(trainer, checkpoint)
     return trainer
 
 

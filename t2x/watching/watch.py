@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ class Watch(TrainerCallback):
         policy: the tokenizer and template that the model is trained with.
         held_out: what measures validation prompts; None measures nothing.
 
-    ``rollouts.add`` takes the outcomes of each generation from a reward function. ``stopped`` is
+    ``rollouts`` collects what ``follow`` looks at, or what is given to its ``add``. ``stopped`` is
     the alarm that ended the run. Raises ``MissingDependencyError`` when a report is asked for and
     what draws its plots is not installed.
     """
@@ -70,6 +71,8 @@ class Watch(TrainerCallback):
         self.policy, self.held_out = policy, held_out
         self.rollouts = RolloutStats()
         self.stopped: Alarm | None = None
+        self._followed: Any = None
+        self._seen: Any = None
         self._curves: dict[str, Curve] = {}
         self._pending: dict[str, float] = {}
         self._active: set[str] = set()
@@ -80,12 +83,13 @@ class Watch(TrainerCallback):
             require_plots()
 
     def train(self, trainer: Any, *, resume_from: str | None = None) -> None:
-        """Attach to a trainer and let it train; the bar ends with it, however it ends."""
+        """Attach to a trainer and let it train; the bar ends with it, however it ends.
+
+        Bars of transformers, one for each file that a checkpoint writes, stay off meanwhile.
+        """
         self.attach(trainer)
-        try:
+        with self._bar, _without_bars():
             trainer.train(resume_from_checkpoint=resume_from)
-        finally:
-            self._bar.close()
 
     def attach(self, trainer: Any) -> None:
         """Take the place of the trainer's own bar, before all its trackers, so that these get what
@@ -96,6 +100,11 @@ class Watch(TrainerCallback):
         trainer.callback_handler.callbacks.insert(0, self)
         if self.config.keep_best and trainer.args.save_total_limit == 1:
             trainer.args.save_total_limit = 2  # at 1, transformers removes the last one at the end
+
+    def follow(self, reward: Any) -> None:
+        """Look at a reward function's ``outcomes`` (``t2x.rollouts.RolloutReward``) at every step:
+        its texts and groups reach log and report."""
+        self._followed = reward
 
     def summary(self) -> dict[str, float]:
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
@@ -131,6 +140,10 @@ class Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         step = state.global_step
         self._advance(step, self._note())
+        outcomes = getattr(self._followed, "outcomes", None)
+        if outcomes is not None and outcomes is not self._seen:  # one generation, several steps
+            self.rollouts.add(outcomes)
+            self._seen = outcomes
         section = self.config.held_out
         if self.held_out is None or section is None:
             return
@@ -237,8 +250,8 @@ class Watch(TrainerCallback):
         return {f"heldout/{key}": value for key, value in measured.metrics.items()}
 
     def _take_rollouts(self, record: dict[str, float], processes: int) -> list[dict[str, Any]]:
-        """Put the means of the rollouts since the last line into ``record``, over all processes;
-        give the groups of this one.
+        """Add to ``record`` what it does not say of the rollouts since the last line, means over
+        all processes; give the groups of this one.
         """
         sums, groups = self.rollouts.take()
         if processes > 1:
@@ -246,8 +259,22 @@ class Watch(TrainerCallback):
 
             sums = add_sums(gather_object([sums]))
         if record:
-            record |= {k: total / count for k, (total, count) in sums.items() if count}
+            means = {key: total / count for key, (total, count) in sums.items() if count}
+            record |= {key: value for key, value in means.items() if key not in record}
         return groups
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            transformers_logging.enable_progress_bar()
 
 
 def _told(said: tuple[bool, bool], processes: int) -> tuple[bool, bool]:

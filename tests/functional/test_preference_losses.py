@@ -68,4 +68,6 @@ def test_gradients() -> None:
     )
     assert torch.autograd.gradcheck(lambda x, y: dpo_loss(x, y, beta=0.3), (a, b))
     assert torch.autograd.gradcheck(lambda x, y, w: sem_dpo_loss(x, y, w, beta=0.3), (a, b, c))
-    assert torch.autograd.gradcheck(lambda w, x, y, z: rebel_loss(w, x, y, z, eta=0.7), (a, b, c, d))
+    assert torch.autograd.gradcheck(
+        lambda w, x, y, z: rebel_loss(w, x, y, z, eta=0.7), (a, b, c, d)
+    )

@@ -1,5 +1,4 @@
-"""Weights of pairs inside TRL's DPO trainer: equal to TRL at weight 1, to the closed form elsewhere.
-"""
+"""Weights of pairs in TRL's DPO trainer: TRL's losses at weight 1, the closed form elsewhere."""
 
 from __future__ import annotations
 
@@ -29,12 +28,22 @@ def rows(**columns: list[float]) -> Any:
 
     pairs = zip(PROMPTS, CHOSEN, REJECTED, strict=True)
     data = [
-        {"prompt": turn("user", p), "chosen": turn("assistant", c), "rejected": turn("assistant", r)}
+        {
+            "prompt": turn("user", p),
+            "chosen": turn("assistant", c),
+            "rejected": turn("assistant", r),
+        }
         for p, c, r in pairs
     ]
     data = data * 8
-    return Dataset.from_list(data).add_column("number", list(range(len(data)))).map(
-        lambda row: {name: values[row["number"] % len(values)] for name, values in columns.items()}
+    return (
+        Dataset.from_list(data)
+        .add_column("number", list(range(len(data))))
+        .map(
+            lambda row: {
+                name: values[row["number"] % len(values)] for name, values in columns.items()
+            }
+        )
     )
 
 

@@ -24,7 +24,9 @@ def rows(*pairs: tuple[str, str]) -> Any:
         [
             {
                 "original_prompt": prompt,
-                "chosen": [{"role": "assistant", "content": f"<think>p</think><answer>{text}</answer>"}],
+                "chosen": [
+                    {"role": "assistant", "content": f"<think>p</think><answer>{text}</answer>"}
+                ],
             }
             for prompt, text in pairs
         ]

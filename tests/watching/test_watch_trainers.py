@@ -89,21 +89,23 @@ def grpo(folder: Path, policy: Policy, reward: Any, *, steps: int = 4, **options
     )
 
 
-def reward_of(watch: Watch | None) -> Any:
-    """Length of the answer in words, told to the watch as a recipe's reward does."""
+class Counting:
+    """Reward that is the number of words, with the outcomes that a recipe's reward has."""
 
-    def count(prompts: Any, completions: Any, **_: Any) -> list[float]:
+    __name__ = "count"
+
+    def __init__(self, watch: Watch | None) -> None:
+        self.outcomes: list[Judged] = []
+        if watch is not None:
+            watch.follow(self)
+
+    def __call__(self, prompts: Any, completions: Any, **_: Any) -> list[float]:
+        originals = [p[-1]["content"] for p in prompts]
         texts = [c[0]["content"] for c in completions]
         values = [float(len(t.split())) for t in texts]
-        if watch is not None:
-            originals = [p[-1]["content"] for p in prompts]
-            rows = zip(originals, texts, values, strict=True)
-            watch.rollouts.add(
-                [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
-            )
+        rows = zip(originals, texts, values, strict=True)
+        self.outcomes = [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
         return values
-
-    return count
 
 
 def weights(model: Any) -> torch.Tensor:
@@ -115,11 +117,11 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     from transformers import TrainerCallback
 
     plain = made_policy()
-    grpo(tmp_path / "plain", plain, reward_of(None)).train()
+    grpo(tmp_path / "plain", plain, Counting(None)).train()
     capsys.readouterr()
     policy = made_policy()
     watch = Watch(tmp_path / "run", CONFIG, policy=policy, held_out=held_out())
-    trainer = grpo(tmp_path / "run", policy, reward_of(watch))
+    trainer = grpo(tmp_path / "run", policy, Counting(watch))
     tracked: list[dict[str, float]] = []
 
     class Tracker(TrainerCallback):  # as trackio's or wandb's
@@ -141,7 +143,7 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     assert "heldout/reward" not in lines[1]
     assert lines[0]["seconds"] <= lines[1]["seconds"] <= lines[4]["seconds"]
     page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 6
+    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 8
     assert (tmp_path / "run" / "samples" / "step-000004.png").is_file()
     assert watch.summary()["heldout/reward"] == lines[4]["heldout/reward"]
 
@@ -152,7 +154,7 @@ def test_a_resumed_run_writes_no_step_twice(tmp_path: Path) -> None:
         policy = made_policy()
         config = replace(CONFIG, report=0)
         watch = Watch(tmp_path, config, policy=policy, held_out=held_out())
-        watch.train(grpo(tmp_path, policy, reward_of(watch)), resume_from=resume)
+        watch.train(grpo(tmp_path, policy, Counting(watch)), resume_from=resume)
         return read_steps(tmp_path / "log.jsonl")
 
     whole = run()
@@ -196,7 +198,7 @@ def test_the_best_checkpoint_is_spared(tmp_path: Path) -> None:
 
     measured = Peaked(PROMPTS[:2], FakeGenerator(), [FakeReward()])
     watch = Watch(tmp_path, config, policy=policy, held_out=measured)
-    trainer = grpo(tmp_path, policy, reward_of(watch), steps=6, save_total_limit=1)
+    trainer = grpo(tmp_path, policy, Counting(watch), steps=6, save_total_limit=1)
     watch.train(trainer)
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
     assert {p.name for p in tmp_path.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-6"}
