@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from t2x.rollouts.config import RolloutConfig
+from t2x.selection.config import SelectionConfig
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.policy import Policy, load_policy, save_policy
@@ -38,6 +39,7 @@ class Config:
     run: RunConfig
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,7 +64,7 @@ def main(config: Config) -> dict[str, float]:
         ends=end_tokens(policy.model),
     )
     rows = prompt_rows(config.data, policy)
-    trainer = run_grpo(policy, rows, reward, arguments, config.run)
+    trainer = run_grpo(policy, rows, reward, arguments, config.run, selection=config.selection)
     if trainer.accelerator.is_main_process:
         trained = trainer.accelerator.unwrap_model(trainer.model)
         save_policy(Policy(trained, policy.tokenizer, template), Path(config.run.out) / "model")

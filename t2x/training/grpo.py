@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
+from t2x.selection.config import SelectionConfig
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
 from t2x.training.run import run_trainer
@@ -73,17 +75,14 @@ def run_grpo(
     run: RunConfig,
     *,
     callbacks: Sequence[Any] = (),
+    selection: SelectionConfig | None = None,
 ) -> Any:
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
-    and give the trainer."""
-    from trl import GRPOTrainer
-
+    and give the trainer. ``selection``: which rows are taken; None is each once an epoch."""
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
-    from t2x.rollouts.rows import unrolled
 
-    rows = unrolled(rows, arguments)
-    arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
-    trainer = GRPOTrainer(
+    make, rows = _trainer_and_rows(rows, reward, arguments, selection or SelectionConfig())
+    trainer = make(
         model=policy.model,
         reward_funcs=[reward],
         args=arguments,
@@ -96,6 +95,26 @@ def run_grpo(
         load_state(reward, checkpoint)
     run_trainer(trainer, checkpoint)
     return trainer
+
+
+def _trainer_and_rows(
+    rows: Any, reward: RolloutReward, arguments: Any, selection: SelectionConfig
+) -> tuple[Any, Any]:
+    """TRL's trainer with all epochs laid out in order, or the one that chooses, with the rows as
+    they are."""
+    if selection == SelectionConfig():
+        from trl import GRPOTrainer
+
+        from t2x.rollouts.rows import unrolled
+
+        rows = unrolled(rows, arguments)
+        arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
+        return GRPOTrainer, rows
+    from t2x.selection.trl import Selection, SelectiveGRPOTrainer
+
+    chosen = Selection(selection, seed=arguments.seed)
+    chosen.listen_to(reward)
+    return partial(SelectiveGRPOTrainer, selection=chosen), rows
 
 
 def recent_means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
