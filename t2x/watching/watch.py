@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,12 +83,13 @@ class Watch(TrainerCallback):
             require_plots()
 
     def train(self, trainer: Any, *, resume_from: str | None = None) -> None:
-        """Attach to a trainer and let it train; the bar ends with it, however it ends."""
+        """Attach to a trainer and let it train; the bar ends with it, however it ends.
+
+        Bars of transformers, one for each file that a checkpoint writes, stay off meanwhile.
+        """
         self.attach(trainer)
-        try:
+        with self._bar, _without_bars():
             trainer.train(resume_from_checkpoint=resume_from)
-        finally:
-            self._bar.close()
 
     def attach(self, trainer: Any) -> None:
         """Take the place of the trainer's own bar, before all its trackers, so that these get what
@@ -260,6 +262,19 @@ class Watch(TrainerCallback):
             means = {key: total / count for key, (total, count) in sums.items() if count}
             record |= {key: value for key, value in means.items() if key not in record}
         return groups
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            transformers_logging.enable_progress_bar()
 
 
 def _told(said: tuple[bool, bool], processes: int) -> tuple[bool, bool]:

@@ -143,7 +143,7 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     assert "heldout/reward" not in lines[1]
     assert lines[0]["seconds"] <= lines[1]["seconds"] <= lines[4]["seconds"]
     page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 6
+    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 8
     assert (tmp_path / "run" / "samples" / "step-000004.png").is_file()
     assert watch.summary()["heldout/reward"] == lines[4]["heldout/reward"]
 
