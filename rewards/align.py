@@ -28,6 +28,7 @@ from t2x.scoring.pairs import check_pairs
 from t2x.scoring.reward import EncoderReward, Features, encode_all
 from t2x.scoring.vlm import Vlm, load_vlm
 from t2x.scoring.vlm_encoder import Question, ask_all
+from t2x.settings import read_settings
 from t2x.world.key_points import emoji_key_points
 
 if TYPE_CHECKING:
@@ -150,11 +151,19 @@ def load(
 ) -> AlignEvaluator:
     """Load the evaluator; ``source`` as in :func:`t2x.scoring.vlm.load_vlm`.
 
-    ``find`` turns a prompt into key points with questions; by default text rules for emoji-vlm, and
-    for any other the model itself (:class:`t2x.scoring.key_points.VlmFinder`).
+    ``find`` turns a prompt into key points with questions; by default text rules for emoji-vlm and
+    for a folder whose ``t2x.json`` says ``{"key_points": "emoji"}``, and for any other the model
+    itself (:class:`t2x.scoring.key_points.VlmFinder`).
     """
     vlm = load_vlm(source, device=device, dtype=dtype)
     if find is None:
-        find = emoji_key_points if source == "emoji-vlm" else VlmFinder(vlm)
+        find = emoji_key_points if _knows_emoji(source) else VlmFinder(vlm)
     encoder = PointEncoder(vlm, find, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size)
     return AlignEvaluator(encoder)
+
+
+def _knows_emoji(source: str | Path | tuple[Any, Any]) -> bool:
+    """Whether a model was taught the questions of the emoji world's text rules."""
+    if isinstance(source, tuple) or source == "emoji-vlm":
+        return source == "emoji-vlm"
+    return read_settings(source).get("key_points") == "emoji"

@@ -17,9 +17,11 @@ import typer
 
 from t2x import __version__
 from t2x.commands.bench import bench
+from t2x.commands.claims import claims
 from t2x.commands.console import note, write_any_text
 from t2x.commands.data import data
 from t2x.commands.demo import demo
+from t2x.commands.evaluate import evaluate
 from t2x.commands.export import export
 from t2x.commands.generate import generate
 from t2x.commands.listing import list_names
@@ -51,10 +53,12 @@ app.command()(serve)
 app.command()(train)
 app.command()(export)
 app.command()(report)
+app.command()(claims)
 app.command()(rewards)
 app.command("list")(list_names)
 app.add_typer(bench, name="bench")
 app.add_typer(data, name="data")
+app.add_typer(evaluate, name="eval")
 app.add_typer(world, name="world")
 
 

@@ -24,6 +24,7 @@ from textwrap import shorten
 from typing import Any, cast
 
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
+from t2x.settings import read_settings
 from t2x.types import Generator, RewardModel, Rewriter
 from t2x.world.weights import EMBEDDED, require_model
 
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 _ANY_REWRITER = "t2x.rewriters.language_model:LanguageModelRewriter.from_pretrained"
+_SEVERAL_PROMPTERS = "t2x.rewriters.turns:TurnsRewriter.from_pretrained"
 _ANY_GENERATOR = "t2x.generators.diffusion:DiffusionGenerator.from_pretrained"
 
 REWRITERS = {
@@ -110,6 +112,7 @@ REWARDS = {
 }
 # What core needs of rewards beside their loaders.
 REWARD_PARTS = {
+    "choice-fit": "t2x.rewards.learned_choice:fit",
     "choice-model": "t2x.rewards.learned_choice:ChoiceModel",
     "critique-dimensions": "t2x.rewards.critique:DIMENSIONS",
     "lpips-nets": "t2x.rewards.lpips_distance:NETS",
@@ -340,7 +343,15 @@ def _resolve_any(kind: str, given: Any, any_loader: str) -> tuple[str, tuple[Any
             f"{type(given).__name__} is no reward; give a name ({', '.join(known_names(kind))}), "
             "and weights as source=, for instance load_reward('clip', source=...)"
         )
-    return any_loader, (_checked_folder(given) if isinstance(given, Path) else given,)
+    if isinstance(given, Path):
+        return _loader_of(_checked_folder(given), any_loader), (given,)
+    return any_loader, (given,)
+
+
+def _loader_of(folder: str | Path, any_loader: str) -> str:
+    """The loader of a local folder: that of several prompters, if it says that it holds such."""
+    several = any_loader == _ANY_REWRITER and "turns" in read_settings(folder)
+    return _SEVERAL_PROMPTERS if several else any_loader
 
 
 def _checked_folder(path: Path) -> Path:
@@ -363,7 +374,7 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
         if point.name == name:
             return point.value, ()
     if any_loader and _is_folder(name):
-        return any_loader, (name,)
+        return _loader_of(name, any_loader), (name,)
     if _LITERAL.fullmatch(name):
         return name, ()
     if any_loader and _HUB_ID.fullmatch(name):

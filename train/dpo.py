@@ -14,7 +14,9 @@ from typing import Any
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.policy import load_policy
-from t2x.training.run import begin_run, evaluated, finish_run, load_data, run_trainer
+from t2x.training.run import begin_run, evaluated, finish_run, load_data
+from t2x.watching.building import build_watch
+from t2x.watching.config import WatchConfig
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Config:
     data: DataConfig
     run: RunConfig
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -38,7 +41,8 @@ def main(config: Config) -> dict[str, float]:
 
     begin_run(config.run)
     policy = load_policy(config.policy)
-    train, held = load_data(config.data, policy)
+    train, held, prompts = load_data(config.data, policy, "chosen", "rejected")
+    watch = build_watch(config.watch, config.run.out, policy, validation=prompts)
     defaults = {"precompute_ref_log_probs": True, **evaluated(held, config.trainer)}
     trainer = DPOTrainer(
         model=policy.model,
@@ -47,5 +51,5 @@ def main(config: Config) -> dict[str, float]:
         eval_dataset=held,
         processing_class=policy.tokenizer,
     )
-    run_trainer(trainer, last_checkpoint(config.run))
-    return finish_run(trainer, policy, {"pairs": len(train)})
+    watch.train(trainer, resume_from=last_checkpoint(config.run))
+    return finish_run(trainer, policy, watch, {"pairs": len(train)})

@@ -15,7 +15,6 @@ spoilt (``t2x.world.corruption``).
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -24,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from t2x.functional.scores import sigmoid_pair_loss
+from t2x.scoring.clip_sources import save_open_clip
 from t2x.world.captions import caption, sample_pair, training_scene
 from t2x.world.corruption import corrupt, partly_denoised, to_pictures
 from t2x.world.flow import load_drawer
@@ -101,17 +100,6 @@ def build_clip(config: Mapping[str, Any]) -> Any:
     from open_clip import CLIP
 
     return CLIP(**config["model_cfg"])
-
-
-def save_clip(model: Any, tokenizer: Any, config: Mapping[str, Any], folder: Path) -> None:
-    """Write a folder that ``open_clip.create_model_and_transforms("local-dir:...")`` reads; weights
-    in half precision.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder)
-    weights = {k: v.detach().half().contiguous() for k, v in model.state_dict().items()}
-    save_file(weights, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
-    (folder / "open_clip_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
 def spoil(shown: Sequence[Shown], number: int, drawer: Any, *, clean: float = 0.3) -> Tensor:
@@ -266,7 +254,7 @@ def main(
 
     def save(_: int) -> None:
         ema.copy_to(averaged)
-        save_clip(averaged, tokenizer, config, out / "model")
+        save_open_clip(averaged, tokenizer, config, out / "model")
 
     state = {"model": model, "aux": aux, "ema": ema, "optimizer": optimizer}
     done, seconds = run_training(

@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from t2x.functional.scores import hps_preference_loss
 from t2x.scoring.clip_encoder import load_clip
+from t2x.scoring.clip_sources import save_open_clip
 from t2x.world.corruption import to_pictures
 from t2x.world.flow import load_drawer
 from t2x.world.preferences import preference_pair
@@ -44,7 +45,6 @@ from t2x.world.weights import require_model
 from .emoji_clip import (
     MAX_LOGIT_SCALE,
     build_clip,
-    save_clip,
     spoil,
     text_features,
 )
@@ -128,7 +128,7 @@ def main(
 
     def save(_: int) -> None:
         ema.copy_to(averaged)
-        save_clip(averaged, tokenizer, config, out / "model")
+        save_open_clip(averaged, tokenizer, config, out / "model")
 
     state = {"model": model, "ema": ema, "optimizer": optimizer}
     done, seconds = run_training(

@@ -1,5 +1,6 @@
-"""REBEL: the policy writes two rewrites of a prompt, both are drawn and scored against the user's own
-words, and the difference of their rewards is what the log ratios are regressed on; round by round.
+"""REBEL: the policy writes two rewrites of a prompt, both are drawn and scored against the user's
+own words, and the difference of their rewards is what the log ratios are regressed on; round by
+round.
 
     t2x train rebel --config world/rebel
 
@@ -7,9 +8,8 @@ Reinforcement learning by regressing relative rewards (Gao et al. 2024, arXiv 24
 rollouts of GRPO (``t2x/rollouts``): equal seeds for both pictures, the policy's failures below the
 prompt left as it is, failed measurements left out.
 
-Differs from the paper: one optimiser goes through all rounds, and a round is one pass over its
-pairs unless ``trainer.num_train_epochs`` would say otherwise, which it may not: ``rebel.rounds``
-does.
+Differs from the paper: one optimiser and one schedule go through all rounds, and a round is one
+pass over its pairs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.round_section import RoundSection
-from t2x.training.run import begin_run, finish_run, run_trainer
+from t2x.training.run import begin_run, finish_run, load_data
+from t2x.watching.building import build_watch
+from t2x.watching.config import WatchConfig
 
 DEFAULTS: dict[str, Any] = {
     "lr_scheduler_type": "constant_with_warmup",
@@ -46,6 +48,7 @@ class Config:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     rebel: RoundSection = field(default_factory=RoundSection)
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -55,14 +58,21 @@ def main(config: Config) -> dict[str, float]:
 
     from t2x.rollouts import RolloutScorer, RolloutStateCallback
     from t2x.rollouts.checkpoints import STATE_FILE, load_state
-    from t2x.rollouts.rows import prompt_rows
     from t2x.training.round_writer import RoundWriter
     from t2x.training.rounds import RebelTrainer
 
     _check(config)
     begin_run(config.run)
     policy = load_policy(config.policy)
-    rows = prompt_rows(config.data, policy)
+    rows, _, prompts = load_data(config.data, policy)
+    watch = build_watch(
+        config.watch,
+        config.run.out,
+        policy,
+        validation=prompts,
+        generator=config.reward.generator,
+        training_rewards=tuple(config.reward.rewards),
+    )
     scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)
     rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
     trainer = RebelTrainer(
@@ -76,6 +86,7 @@ def main(config: Config) -> dict[str, float]:
             config.rebel,
             pictures=config.reward.pictures,
             seed=config.run.seed,
+            tell=watch.rollouts.add,
         ),
         size=config.rebel.prompts,
         callbacks=[RolloutStateCallback(scorer)],
@@ -83,8 +94,9 @@ def main(config: Config) -> dict[str, float]:
     checkpoint = last_checkpoint(config.run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(scorer, checkpoint)
-    run_trainer(trainer, checkpoint)
-    return finish_run(trainer, policy, {"prompts": len(rows)})
+    watch.train(trainer, resume_from=checkpoint)
+    found = {"prompts": len(rows), "pictures": trainer.pictures()}
+    return finish_run(trainer, policy, watch, found)
 
 
 def _check(config: Config) -> None:

@@ -16,8 +16,10 @@ from typing import Any
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.policy import load_policy
-from t2x.training.run import begin_run, evaluated, finish_run, load_data, run_trainer
+from t2x.training.run import begin_run, evaluated, finish_run, load_data
 from t2x.training.semantics import SemanticSection, weigh_pairs
+from t2x.watching.building import build_watch
+from t2x.watching.config import WatchConfig
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Config:
     run: RunConfig
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     semantic: SemanticSection = field(default_factory=SemanticSection)
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
@@ -41,10 +44,11 @@ def main(config: Config) -> dict[str, float]:
 
     begin_run(config.run)
     policy = load_policy(config.policy)
-    train, held = load_data(config.data, policy)
+    train, held, prompts = load_data(config.data, policy, "chosen", "rejected")
     train, found = weigh_pairs(train, policy.template, config.semantic)
     if held is not None:
         held, _ = weigh_pairs(held, policy.template, config.semantic)
+    watch = build_watch(config.watch, config.run.out, policy, validation=prompts)
     defaults = {"precompute_ref_log_probs": True, **evaluated(held, config.trainer)}
     trainer = WeightedDPOTrainer(
         model=policy.model,
@@ -53,5 +57,5 @@ def main(config: Config) -> dict[str, float]:
         eval_dataset=held,
         processing_class=policy.tokenizer,
     )
-    run_trainer(trainer, last_checkpoint(config.run))
-    return finish_run(trainer, policy, found)
+    watch.train(trainer, resume_from=last_checkpoint(config.run))
+    return finish_run(trainer, policy, watch, found)

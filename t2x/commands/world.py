@@ -16,6 +16,7 @@ from t2x.commands.console import (
     split_names,
     split_weights,
 )
+from t2x.commands.evaluate import print_arms
 from t2x.commands.search import EXAMPLE
 from t2x.errors import T2XError
 
@@ -134,24 +135,9 @@ def evaluate(
     if as_json:
         print_json(result)
         return
-    _print_arms(result["arms"])
+    print_arms(result["arms"])
     if budget is not None:
         _print_costs(result["arms"])
-
-
-def _print_arms(arms: dict[str, Any]) -> None:
-    tasks = list(next(iter(arms.values()))["tasks"])
-    rows = [
-        (
-            name,
-            arm["overall"],
-            " to ".join(f"{bound:.3f}" for bound in arm["ci95"]),
-            *(arm["tasks"][task] for task in tasks),
-            arm["seconds_per_picture"],
-        )
-        for name, arm in arms.items()
-    ]
-    print_table("", ("arm", "overall", "95 %", *tasks, "s/picture"), rows)
 
 
 @world.command("rewards")

@@ -9,7 +9,7 @@ not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -105,17 +105,20 @@ class Teacher:
 @dataclass(frozen=True)
 class Search:
     """What a search tried, with the scores that it gave; the data of Prompt-A-Video (arXiv
-    2412.15156) with ``search:evolution``.
+    2412.15156) with ``search:evolution``. ``names`` are other names for its rewards.
     """
 
     searcher: SearchRewriter
     seed: int = 0
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, prompts: Sequence[Sourced], start: int) -> list[Scored]:
         """See ``Writer``."""
         found = self.searcher.search([p.text for p in prompts], seed=self.seed)
         return [
-            replace(history_record(history.record(), start + i), fields=prompt.fields)
+            replace(
+                history_record(history.record(), start + i, names=self.names), fields=prompt.fields
+            )
             for i, (prompt, history) in enumerate(zip(prompts, found, strict=True))
         ]
 
@@ -183,7 +186,8 @@ def _load_search(
         budget=(num + 1) * pictures,
         seeds=pictures,
     )
-    return Search(searcher, seed)
+    own = (reward.name for reward in searcher.studio.rewards)
+    return Search(searcher, seed, dict(zip(own, rewards, strict=True)))
 
 
 def collect(
@@ -193,6 +197,7 @@ def collect(
     *,
     settings: Mapping[str, Any],
     measurer: Measurer | Callable[[], Measurer] | None = None,
+    names: Sequence[str] | None = None,
     pictures: int = 1,
     seed: int = 0,
     overwrite: bool = False,
@@ -202,7 +207,8 @@ def collect(
 
     ``settings`` are what must be the same for that; ``writer`` and ``measurer`` may be functions,
     called when there is something to do. Without a measurer nothing is drawn. All texts of a prompt
-    are drawn from the same seeds.
+    are drawn from the same seeds. ``names`` are those that the rewards were asked for by; None
+    takes their own.
     """
     from t2x.jobs.output import open_output
 
@@ -216,7 +222,7 @@ def collect(
         for start in range(begin, len(prompts), CHUNK) if output.last + 1 < len(prompts) else ():
             chunk = loaded.write(prompts[start : start + CHUNK], start)
             if scorer is not None and not isinstance(loaded, Search):
-                chunk = measured(chunk, scorer, pictures=pictures, seed=seed)
+                chunk = measured(chunk, scorer, pictures=pictures, seed=seed, names=names)
             output.write([one.record() for one in chunk], [])
             if progress is not None:
                 progress(start + len(chunk), len(prompts))
@@ -224,10 +230,15 @@ def collect(
 
 
 def measured(
-    chunk: Sequence[Scored], measurer: Measurer, *, pictures: int, seed: int = 0
+    chunk: Sequence[Scored],
+    measurer: Measurer,
+    *,
+    pictures: int,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
 ) -> list[Scored]:
     """The same prompts with scores of every candidate that can be drawn, and of the prompt as it
-    is."""
+    is; see ``collect``."""
     wanted: list[Order] = []
     found: list[Scored] = []
     for one in chunk:
@@ -235,7 +246,7 @@ def measured(
         found.append(replace(one, seeds=seeds))
         texts = [(one.unchanged, ""), *((c.text, c.negative) for c in _drawable(one))]
         wanted += [Order(one.prompt, *text, s) for text in texts for s in seeds]
-    names = [reward.name for reward in measurer.ensemble.rewards]
+    names = names or [reward.name for reward in measurer.ensemble.rewards]
     table = iter(measurer.measure(wanted).tolist())
 
     def take() -> Scores:

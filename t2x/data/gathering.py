@@ -177,6 +177,7 @@ def _collected(
         out,
         settings=_settings(prompts, sampling),
         measurer=None if reward is None else partial(build_measurer, reward, RolloutConfig()),
+        names=None if reward is None else [*reward.rewards],
         pictures=1 if reward is None else reward.pictures,
         seed=sampling.seed,
         overwrite=overwrite,

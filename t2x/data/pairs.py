@@ -123,8 +123,8 @@ def _pairs(
             yield pair
     failed = [i for i in ranked.items if i.kind in FAILURES and not math.isnan(i.total)]
     if rules.failures and winners:
-        losers = [i for i in failed if winners[0].total - i.total > least]
-        if pair := _first_fitting(ranked.scored, winners[0], losers, rules, why):
+        # It loses by what it is, not by a score: seeds can't make it win.
+        if pair := _first_fitting(ranked.scored, winners[0], failed, rules, why):
             yield pair
 
 

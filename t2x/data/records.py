@@ -99,18 +99,20 @@ def read_histories(folder: Path) -> list[Scored]:
     return [history_record(record, index) for index, record in enumerate(records)]
 
 
-def history_record(record: Mapping[str, Any], index: int) -> Scored:
+def history_record(
+    record: Mapping[str, Any], index: int, *, names: Mapping[str, str] | None = None
+) -> Scored:
     """What a search tried for a prompt (``t2x.search.history.History.record``), as candidates for
     training: the data of Prompt-A-Video (arXiv 2412.15156).
 
     The seeds are those that every text was drawn from. Candidate 0 is the prompt left as it is. A
     prompt with syntax or quoted text has no candidates: what a search keeps of them is what was
-    drawn, not what a policy would write.
+    drawn, not what a policy would write. ``names`` are other names for rewards.
     """
     tried = record["candidates"]
     drawn = [{p["seed"]: p["scores"] for p in row["pictures"]} for row in tried]
     seeds = [s for s in drawn[0] if all(s in row for row in drawn)]
-    scores = [_by_reward([row[s] for s in seeds]) for row in drawn]
+    scores = [_by_reward([row[s] for s in seeds], names or {}) for row in drawn]
     candidates = tuple(
         Candidate(
             write_completion(row["text"], negative=row["negative"]),
@@ -125,9 +127,9 @@ def history_record(record: Mapping[str, Any], index: int) -> Scored:
     return Scored(index, prompt, prompt, candidates if plain else (), tuple(seeds), scores[0])
 
 
-def _by_reward(rows: Sequence[Mapping[str, float | None]]) -> Scores:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: tuple(_number(row.get(name)) for row in rows) for name in names}
+def _by_reward(rows: Sequence[Mapping[str, float | None]], names: Mapping[str, str]) -> Scores:
+    own = dict.fromkeys(name for row in rows for name in row)
+    return {names.get(n, n): tuple(_number(row.get(n)) for row in rows) for n in own}
 
 
 def _scores(given: Mapping[str, Sequence[float | None]]) -> Scores:

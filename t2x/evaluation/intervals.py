@@ -21,6 +21,7 @@ __all__ = [
     "Interval",
     "bootstrap_mean",
     "paired_difference",
+    "share_of_gap",
     "stratified_mean",
 ]
 
@@ -132,6 +133,59 @@ def paired_difference(
         len(gaps) - missing,
         missing,
     )
+
+
+def share_of_gap(
+    scores: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    *,
+    strata: Sequence[Hashable] | None = None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """How much of the distance between two reference arms an arm closes, (scores - low) / (high -
+    low) of the means over the same N prompts, with the 95 % percentile interval of the ratio.
+
+    A prompt with a NaN in any arm is left out. The share is NaN if the distance is not above 0, and
+    the bounds are if it is not in a fortieth of the resamples or more: then no interval holds it.
+    Raises ValueError if lengths differ.
+    """
+    arms = np.stack([np.asarray(a, float) for a in (scores, low, high)])  # (3, N)
+    known = ~np.isnan(arms).any(axis=0)
+    names = [None] * arms.shape[1] if strata is None else list(strata)
+    if len(names) != arms.shape[1]:
+        raise ValueError(f"{len(names)} strata for {arms.shape[1]} values; give one for each")
+    groups: dict[Hashable, list[int]] = {}
+    for index in np.flatnonzero(known):
+        groups.setdefault(names[index], []).append(int(index))
+    count, missing = int(known.sum()), int((~known).sum())
+    nan = float("nan")
+    if not groups:
+        return Interval(nan, nan, nan, 0, missing)
+    means = np.mean([arms[:, members].mean(axis=1) for members in groups.values()], axis=0)
+    share = float((means[0] - means[1]) / (means[2] - means[1])) if means[2] > means[1] else nan
+    if min(map(len, groups.values())) < MIN_STRATUM or np.isnan(share):
+        return Interval(share, nan, nan, count, missing)
+    drawn = _resampled_arms(arms, [np.array(m) for m in groups.values()], samples, seed)
+    gap = drawn[2] - drawn[1]
+    if (gap <= 0).mean() >= 0.025:
+        return Interval(share, nan, nan, count, missing)
+    bounds = np.percentile(((drawn[0] - drawn[1])[gap > 0]) / gap[gap > 0], (2.5, 97.5))
+    return Interval(share, float(bounds[0]), float(bounds[1]), count, missing)
+
+
+def _resampled_arms(arms: Array, groups: list[NDArray[np.int_]], samples: int, seed: int) -> Array:
+    """Stratified means of A arms in ``samples`` bootstrap samples of the same prompts: (A, S)."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for start in range(0, samples, _CHUNK):
+        count = min(_CHUNK, samples - start)
+        drawn = [
+            arms[:, g[rng.integers(0, len(g), (count, len(g)))]].mean(axis=2) for g in groups
+        ]
+        parts.append(np.mean(drawn, axis=0))
+    return np.concatenate(parts, axis=1)
 
 
 def _groups(array: Array, strata: Sequence[Hashable] | None) -> tuple[list[Array], int]:

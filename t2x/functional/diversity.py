@@ -6,7 +6,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["log_det_gain", "relevance"]
+__all__ = ["log_det", "log_det_gain", "relevance"]
+
+
+def log_det(sets: Tensor) -> Tensor:
+    """log det(L + I), the diversity of sets (DPP-GRPO, arXiv 2511.20647): embeddings (B, G, D) ->
+    (B,) in [log(1 + G), G log 2].
+
+    L holds cosines: G copies of one give log(1 + G), G that are orthogonal G log 2. It is the sum
+    of what each member adds to those before it (``log_det_gain``).
+    """
+    wide = torch.promote_types(sets.dtype, torch.float32)
+    rows = F.normalize(sets.to(wide), dim=-1)
+    kernel = rows @ rows.mT + torch.eye(rows.shape[1], dtype=wide, device=rows.device)
+    return torch.logdet(kernel)
 
 
 def log_det_gain(candidates: Tensor, reference: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class RolloutReward:
         }
         self.outcomes = self.scorer.score(
             original_prompt,
-            [self.read(ids) for ids in completion_ids],
+            self.completions(completion_ids, original_prompt, columns),
             seeds=[seeds[prompt] for prompt in original_prompt],
             groups=groups,
         )
@@ -97,6 +97,15 @@ class RolloutReward:
             for name, values in _columns(self.outcomes).items():
                 log_extra(name, values)
         return [None if math.isnan(o.advantage) else o.advantage for o in self.outcomes]
+
+    def completions(
+        self,
+        completion_ids: Sequence[Sequence[int]],
+        original_prompt: Sequence[str],
+        columns: Mapping[str, Sequence[Any]],
+    ) -> list[Completion]:
+        """What is scored of each completion: where policies write in turns, the finished prompt."""
+        return [self.read(ids) for ids in completion_ids]
 
     def read(self, ids: Sequence[int]) -> Completion:
         """The text of a completion's tokens, as the rewriter in use would cut it."""

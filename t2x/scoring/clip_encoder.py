@@ -74,6 +74,7 @@ class ClipEncoder:
         self.preprocess = preprocess or Preprocess.from_open_clip(model.visual.preprocess_cfg)
         self.batch_size = batch_size
         self.cache = TextCache(cache_size)
+        self.tokenizer = tokenize  # the library's own object
         self._tokenize = tokenize
         self._count_tokens = count_tokens
         self._clean = clean or str.strip

@@ -1,7 +1,9 @@
-"""Where the weights of a CLIP come from, and open_clip's way of loading them."""
+"""Where the weights of a CLIP come from, and open_clip's way of loading and saving them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
     from t2x.devices import Device
 
-__all__ = ["find_clip", "load_open_clip"]
+__all__ = ["find_clip", "load_open_clip", "open_clip_config", "save_open_clip"]
+
+_CONFIG = "open_clip_config.json"
 
 
 def find_clip(source: str) -> str:
@@ -28,7 +32,7 @@ def find_clip(source: str) -> str:
     if source.startswith(("hf-hub:", "local-dir:", "transformers:")):
         return source
     if Path(source).is_dir():
-        is_open_clip = (Path(source) / "open_clip_config.json").is_file()
+        is_open_clip = (Path(source) / _CONFIG).is_file()
         return f"{'local-dir' if is_open_clip else 'transformers'}:{Path(source).resolve()}"
     architecture, colon, tag = source.partition(":")
     if colon:
@@ -36,7 +40,7 @@ def find_clip(source: str) -> str:
         return f"{plain}:{tag}" if _tuned_with_quick_gelu(plain, tag) else source
     if source.count("/") == 1:
         try:
-            hub_file(source, "open_clip_config.json")
+            hub_file(source, _CONFIG)
         except T2XError:
             return f"transformers:{source}"
         return f"hf-hub:{source}"
@@ -75,3 +79,39 @@ def load_open_clip(name: str, device: Device, dtype: torch.dtype) -> tuple[Any, 
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise T2XError(f"can't load the CLIP {name!r}: {reason}") from error
     return model.eval().requires_grad_(False).to(device, dtype), tokenizer
+
+
+def open_clip_config(name: str) -> dict[str, Any]:
+    """Architecture and preprocessing of a name that :func:`find_clip` gave, as
+    ``open_clip_config.json`` holds them.
+    """
+    from open_clip import get_model_config, get_pretrained_cfg
+
+    schema, _, rest = name.partition(":")
+    if schema in ("local-dir", "hf-hub"):
+        path = Path(rest) / _CONFIG if schema == "local-dir" else hub_file(rest, _CONFIG)
+        found: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+        return found
+    listed = get_pretrained_cfg(schema, rest)
+    known = ("mean", "std", "interpolation", "resize_mode")
+    shown = {key: listed[key] for key in known if listed.get(key) is not None}
+    return {"model_cfg": get_model_config(schema), "preprocess_cfg": shown}
+
+
+def save_open_clip(
+    model: Any, tokenizer: Any, config: Mapping[str, Any], folder: Path, *, half: bool = True
+) -> None:
+    """Write a folder that ``open_clip.create_model_and_transforms("local-dir:...")`` reads, weights
+    in half precision unless told otherwise. ``tokenizer``: of transformers; None for open_clip's
+    own, which needs no files.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    dtype = torch.float16 if half else torch.float32
+    weights = {k: v.detach().cpu().to(dtype).contiguous() for k, v in model.state_dict().items()}
+    save_file(weights, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
+    (folder / _CONFIG).write_text(json.dumps(config, indent=1) + "\n")

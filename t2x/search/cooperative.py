@@ -19,16 +19,17 @@ from dataclasses import replace
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.rewriters.turns import join_parts
 from t2x.search import clauses, instructions
 from t2x.search.records import Candidate, Proposal, Track
 from t2x.search.studio import Inspector
 from t2x.search.writer import Ask, Writer
 
-__all__ = ["PROMPTERS", "Cooperative"]
+__all__ = ["PROMPTERS", "TEMPLATES", "Cooperative"]
 
 PROMPTERS = ("subject", "arrangement", "style")
 _MORE = 4  # ways on clauses for each one that may be drawn
-_TEMPLATES = dict(zip(PROMPTERS, (None, instructions.ARRANGE, instructions.CROWN), strict=True))
+TEMPLATES = dict(zip(PROMPTERS, (None, instructions.ARRANGE, instructions.CROWN), strict=True))
 
 
 class Cooperative:
@@ -83,7 +84,7 @@ class Cooperative:
             instructions.shared(s, part)
             for s, part in zip(track.sources, parent.parts, strict=True)
         )
-        return Ask(track, bodies, self.tries, _TEMPLATES[role])
+        return Ask(track, bodies, self.tries, TEMPLATES[role])
 
     def _on_clauses(
         self, track: Track, writer: Writer, parent: Candidate, role: str
@@ -121,7 +122,7 @@ def _so_far(track: Track) -> Candidate | None:
 def _joined(track: Track, writer: Writer, parent: Candidate, part: Proposal, role: str) -> Proposal:
     """What was written so far and the new part behind it."""
     texts = [
-        f"{before.rstrip(' .,;')}, {after.text.strip(' .,;')}"
+        join_parts(before, after.text)
         for before, after in zip(parent.parts, part.parts, strict=True)
     ]
     return writer.text(track, texts, role, parent.number)

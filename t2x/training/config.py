@@ -40,13 +40,15 @@ class PolicyConfig:
     """The rewriter that is trained.
 
     ``model``: a name of `t2x list rewriters` that is a language model, ``emoji-lm``, a folder or a
-    hub id. ``template_of``: such a model whose template is used in place of the model's own.
+    hub id. ``template_of``: such a model whose template is used in place of the model's own;
+    ``template``: fields of it that differ (``t2x.rewriters.templates.Template``).
     ``dtype``: of the weights while they are trained; None is float32 on a CPU, else the
     checkpoint's own.
     """
 
     model: str = "emoji-rewriter"
     template_of: str | None = None
+    template: dict[str, Any] = field(default_factory=dict)
     revision: str | None = None
     dtype: str | None = None
     device: str | None = None

@@ -1,5 +1,5 @@
-"""TRL's DPO trainer with a weight per pair (Sem-DPO, arXiv 2507.20133), and its collator with numbers
-that belong to a pair.
+"""TRL's DPO trainer with a weight per pair (Sem-DPO, arXiv 2507.20133), and its collator with
+numbers that belong to a pair.
 
 Of TRL 1.16 these use: the constructor, ``compute_loss(model, inputs)`` of a batch laid out as
 [chosen..., rejected...] that calls ``model`` once for the policy with ``labels``,

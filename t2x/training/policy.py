@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from t2x.config import build_config
 from t2x.errors import T2XError
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
@@ -17,7 +18,7 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy", "save_template"]
+__all__ = ["Policy", "load_policy", "save_policy", "save_template", "with_adapters"]
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,11 @@ def load_policy(config: PolicyConfig) -> Policy:
     template = rewriter.template
     if config.template_of is not None:
         template = _template_of(config.template_of)
+    if config.template:
+        template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model
     if config.lora is not None:
-        model = _with_adapters(model, config.lora)
+        model = with_adapters(model, config.lora)
     return Policy(model, rewriter.tokenizer, template)
 
 
@@ -103,7 +106,8 @@ def _template_of(name: str) -> Template:
     return found
 
 
-def _with_adapters(model: Any, lora: LoraSection) -> Any:
+def with_adapters(model: Any, lora: LoraSection) -> Any:
+    """The model with fresh low-rank adapters, which alone are trained."""
     from t2x.registry import missing_dependency
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from t2x.rollouts.records import Outcome, rollout_seeds
 from t2x.rollouts.scorer import RolloutScorer
 from t2x.training.policy import Policy
 from t2x.training.round_section import RoundSection
-from t2x.training.rounds import Round, ScoredPair
+from t2x.training.rounds import PICTURES, Round, ScoredPair
 
 __all__ = ["RoundWriter"]
 
@@ -29,7 +29,8 @@ class RoundWriter:
 
     Prompts are taken in an order shuffled anew at each pass; texts, pictures and their seeds depend
     on the run's seed, the round and the prompt alone. Pairs are left out that are equal, cut off,
-    or not measured; what a policy fails at keeps the fixed score of failures.
+    or not measured; what a policy fails at keeps the fixed score of failures. ``tell`` gets the
+    outcomes of every round.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class RoundWriter:
         *,
         pictures: int,
         seed: int,
+        tell: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
     ) -> None:
         if len(prompts) < section.prompts:
             raise T2XError(
@@ -52,7 +54,7 @@ class RoundWriter:
             policy.template, top_p=1.0, top_k=0, min_p=0.0, repetition_penalty=1.0, num_beams=1
         )
         self._policy, self._scorer, self._prompts, self._section = policy, scorer, prompts, section
-        self._pictures, self._seed = pictures, seed
+        self._pictures, self._seed, self._tell = pictures, seed, tell
         self._rewriter = LanguageModelRewriter(
             policy.model,
             policy.tokenizer,
@@ -76,6 +78,7 @@ class RoundWriter:
             seeds=[seeds for seeds in pictures for _ in range(_SAMPLES)],
             groups=[i for i in range(len(prompts)) for _ in range(_SAMPLES)],
         )
+        self._tell(outcomes)
         pairs: list[ScoredPair] = []
         for i, (prompt, (first, second)) in enumerate(zip(prompts, written, strict=True)):
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
@@ -119,6 +122,7 @@ class RoundWriter:
         lengths = [len(ids) for p in pairs for ids in (p.chosen_ids, p.rejected_ids)]
         numbers: dict[str, Any] = {
             "pairs": len(pairs),
+            PICTURES: self._scorer.measurer.drawn,
             "completions/mean_length": statistics.fmean(lengths) if lengths else math.nan,
         }
         return {**self._scorer.metrics, **numbers}

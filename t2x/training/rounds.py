@@ -1,5 +1,5 @@
-"""On-policy rounds of pairs, each learnt by regression on its rewards: REBEL (Gao et al. 2024, arXiv
-2404.16767) on Hugging Face's Trainer.
+"""On-policy rounds of pairs, each learnt by regression on its rewards: REBEL (Gao et al. 2024,
+arXiv 2404.16767) on Hugging Face's Trainer.
 
 A round is an epoch: when it begins, the policy as it is now writes two completions per prompt and
 they are scored; then the pairs are learnt. One optimiser and one schedule go through all rounds,
@@ -33,10 +33,11 @@ from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
 from t2x.training.pair_trainers import pair_collator
 
-__all__ = ["RebelTrainer", "Round", "ScoredPair"]
+__all__ = ["PICTURES", "RebelTrainer", "Round", "ScoredPair"]
 
 REWARDS = ("reward_chosen", "reward_rejected")
 LOGPS = ("ref_chosen_logps", "ref_rejected_logps")
+PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as means
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ class RebelTrainer(Trainer):
         options: what ``Trainer`` takes.
 
     ``rounds/`` in the output folder keeps the pairs of every round. Logged beside the loss:
-    ``explained``, the share of the rewards' differences that the log ratios explain by now (1 - loss
-    / loss without any); ``kl``, nats per token, of the round's first policy to the present one on
-    what it wrote; ``entropy``.
+    ``explained``, the share of the rewards' differences that the log ratios explain by now (1 -
+    loss / loss without any); ``kl``, nats per token, of the round's first policy to the present one
+    on what it wrote; ``entropy``.
     """
 
     loss_is_scaled_for_ga = False
@@ -117,21 +118,24 @@ class RebelTrainer(Trainer):
         """Let the policy write round ``number``, or read what it wrote before the run was broken
         off.
         """
-        own = self._file(number, self.accelerator.process_index)
-        if not own.exists():
+        parts = [self._file(number, i) for i in range(self.accelerator.num_processes)]
+        is_written = all(part.exists() for part in parts)
+        self.accelerator.wait_for_everyone()  # all or none write: they score together
+        if not is_written:
             written = self._write(number)
             pairs = [{**asdict(p), **logps} for p, logps in self._with_logps(written.pairs)]
+            lines = [json.dumps(pair) + "\n" for pair in pairs]
+            own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
-            write_whole(own, "".join(json.dumps(pair) + "\n" for pair in pairs))
+            write_whole(own, "".join(lines))
             for name, value in written.found.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
-        parts = [self._file(number, i) for i in range(self.accelerator.num_processes)]
         lines = [line for part in parts for line in part.read_text().splitlines()]
         if not lines:
             raise T2XError(
-                f"round {number} gave no pair: its completions were cut off, equal or not measured; "
-                "give more room (the template's max_new_tokens), prompts or temperature"
+                f"round {number} gave no pair: its completions were cut off, equal or not "
+                "measured; give more room (the template's max_new_tokens), prompts or temperature"
             )
         self._pairs.rows = [json.loads(line) for line in lines]
 
@@ -146,7 +150,8 @@ class RebelTrainer(Trainer):
         logps, entropy = _logps(model, inputs)
         ratios = logps - torch.cat([inputs[name] for name in LOGPS])  # (2 B,)
         first, second = (inputs[name] for name in REWARDS)
-        losses = rebel_loss(*ratios.chunk(2), first, second, eta=1 / self.args.beta)
+        one, two = ratios.chunk(2)
+        losses = rebel_loss(one, two, first, second, eta=1 / self.args.beta)
         spread = (first - second).square().mean()
         tokens = inputs["completion_mask"].sum()
         self._note("explained", 1 - losses.mean() / spread.clamp(min=1e-12))
@@ -158,8 +163,14 @@ class RebelTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means of what was noted since the last log."""
         means = {name: sum(values) / len(values) for name, values in self._values.items()}
+        if PICTURES in means:
+            means[PICTURES] = sum(self._values[PICTURES])
         self._values.clear()
         super().log({**logs, **means}, start_time)
+
+    def pictures(self) -> float:
+        """How many pictures were drawn in all rounds, those before a kill included."""
+        return sum(line.get(PICTURES, 0.0) for line in self.state.log_history)
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))
@@ -169,17 +180,18 @@ class RebelTrainer(Trainer):
         """The pairs with their log-probabilities under the policy as it is."""
         model = self.accelerator.unwrap_model(self.model)
         model.eval()
-        loader = DataLoader(
-            [asdict(pair) for pair in pairs],  # type: ignore[arg-type]
+        rows: Any = [asdict(pair) for pair in pairs]
+        loader: DataLoader[Any] = DataLoader(
+            rows,
             batch_size=self.args.per_device_train_batch_size,
             collate_fn=self._collate,
         )
-        rows: list[list[float]] = []
+        found: list[list[float]] = []
         for batch in loader:
             with torch.no_grad(), self.compute_loss_context_manager():
                 logps, _ = _logps(model, self._prepare_inputs(batch))
-            rows += torch.stack(logps.float().chunk(2), dim=-1).tolist()
-        named = (dict(zip(LOGPS, row, strict=True)) for row in rows)
+            found += torch.stack(logps.float().chunk(2), dim=-1).tolist()
+        named = (dict(zip(LOGPS, values, strict=True)) for values in found)
         return list(zip(pairs, named, strict=True))
 
     def _file(self, number: int, process: int) -> Path:

@@ -1,19 +1,35 @@
-"""What every recipe does before and after its trainer: seeds and folder, and the trained policy with
-its metrics in the run's folder.
+"""What every recipe does before and after its trainer: seeds and folder, and the trained policy
+with its metrics in the run's folder.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from t2x.errors import T2XError
 from t2x.files import made_folder
 from t2x.rollouts.rows import prompt_rows
 from t2x.training.config import DataConfig, RunConfig
 from t2x.training.policy import Policy, save_policy, save_template
+from t2x.watching.names import renamed
 from t2x.world.training import set_threads, write_metrics
 
-__all__ = ["begin_run", "evaluated", "finish_run", "load_data", "run_trainer"]
+if TYPE_CHECKING:
+    from t2x.watching.watch import Watch
+
+__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data"]
+
+
+class Data(NamedTuple):
+    """Rows to train on, rows to evaluate the loss on (None without), and the users' own words of
+    the validation rows; all as the policy reads them in use.
+    """
+
+    train: Any
+    held: Any
+    prompts: list[str]
 
 
 def begin_run(run: RunConfig) -> None:
@@ -30,12 +46,23 @@ def begin_run(run: RunConfig) -> None:
     disable_progress_bars()
 
 
-def load_data(config: DataConfig, policy: Policy) -> tuple[Any, Any]:
-    """The rows to train on and those to watch (None without), as the policy reads them in use."""
+def load_data(config: DataConfig, policy: Policy, *answers: str) -> Data:
+    """Load the rows of a recipe that learns from the columns ``answers``.
+
+    Raises T2XError for training rows without them; validation rows without them are prompts to
+    watch the policy on, and no more.
+    """
     train = prompt_rows(config, policy)
+    if missing := [name for name in answers if name not in train.column_names]:
+        raise T2XError(
+            f"{config.train!r} has no column {missing[0]!r}, only {', '.join(train.column_names)}; "
+            "`t2x data sft` and `t2x data pairs` make such files"
+        )
     if config.validation is None:
-        return train, None
-    return train, prompt_rows(DataConfig(config.validation), policy)
+        return Data(train, None, [])
+    held = prompt_rows(DataConfig(config.validation), policy)
+    whole = bool(answers) and set(answers) <= set(held.column_names)
+    return Data(train, held if whole else None, list(held["original_prompt"]))
 
 
 def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -46,16 +73,9 @@ def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {"eval_strategy": "steps", "eval_steps": 0.1}
 
 
-def run_trainer(trainer: Any, checkpoint: str | None) -> None:
-    """Train, from a checkpoint if there is one; the trainer prints nothing."""
-    from transformers import PrinterCallback, ProgressCallback
-
-    for callback in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(callback)
-    trainer.train(resume_from_checkpoint=checkpoint)
-
-
-def finish_run(trainer: Any, policy: Policy, found: dict[str, float]) -> dict[str, float]:
+def finish_run(
+    trainer: Any, policy: Policy, watch: Watch, found: Mapping[str, float]
+) -> dict[str, float]:
     """Save ``model`` (adapters merged in) and, with adapters, ``adapter``; evaluate once more if
     there is data for it; write ``metrics.json`` and give the metrics.
 
@@ -76,16 +96,10 @@ def finish_run(trainer: Any, policy: Policy, found: dict[str, float]) -> dict[st
         save_policy(policy, out / "model")
         if hasattr(policy.model, "peft_config"):
             policy.model.save_pretrained(out / "adapter", selected_adapters=["default"])
-    metrics = {**found, "steps": float(trainer.state.global_step), **_last(trainer)}
-    return write_metrics(out, metrics)
-
-
-def _last(trainer: Any) -> dict[str, float]:
-    """The last value of each number that the trainer logged."""
-    left_out = ("total_flos", "step", "epoch")
-    return {
-        key: float(value)
-        for line in trainer.state.log_history
-        for key, value in line.items()
-        if isinstance(value, int | float) and key not in left_out
-    }
+    last: dict[str, float] = {}
+    for line in trainer.state.log_history:
+        last |= renamed(line)
+    left_out = {"epoch", "step", "grad_norm", "learning_rate"}
+    metrics = {key: value for key, value in last.items() if key not in left_out}
+    steps = float(trainer.state.global_step)
+    return write_metrics(out, {**metrics, **watch.summary(), **found, "steps": steps})

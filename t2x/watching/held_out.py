@@ -73,6 +73,8 @@ class HeldOut:
         self._studio = Studio(generator, list(rewards), dict(weights or {}))
         self._similarity: Similarity = similarity or covered
         self._own: list[list[Shot]] | None = None
+        self._guard: Rewriter | None = None
+        self._guarded: Any = None
 
     @property
     def generator(self) -> Generator:
@@ -81,12 +83,17 @@ class HeldOut:
 
     def write(self, model: Any, tokenizer: Any, template: Template) -> list[Rewrite]:
         """Let the policy rewrite the prompts, greedily, and check what it says."""
+        if self._guard is None or self._guarded is not model:
+            self._guard, self._guarded = self._guard_for(model, tokenizer, template), model
+        model.eval()
+        return [row[0] for row in self._guard.rewrite(self.prompts, seed=self.seed)]
+
+    def _guard_for(self, model: Any, tokenizer: Any, template: Template) -> Rewriter:
         from t2x.rewriters.language_model import LanguageModelRewriter
         from t2x.rewriters.loading import load_guarded
 
         bare = LanguageModelRewriter(model, tokenizer, template=template, model_id="policy")
-        guard: Rewriter = load_guarded(bare, generator=self.generator)
-        return [row[0] for row in guard.rewrite(self.prompts, seed=self.seed)]
+        return load_guarded(bare, generator=self.generator)
 
     def measure(self, rewrites: Sequence[Rewrite], template: Template) -> Measured:
         """Draw and score what was written, and the user's own words beside it.

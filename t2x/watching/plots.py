@@ -63,7 +63,8 @@ def draw_panel(
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_SETTINGS):
-        figure = Figure(figsize=_SIZE, layout="constrained")
+        figure = Figure(figsize=_SIZE)
+        figure.subplots_adjust(left=0.15, right=0.98, bottom=0.2, top=0.89)
         axes = figure.add_subplot()
         axes.set_title(title)
         axes.set_xlabel(x_label)

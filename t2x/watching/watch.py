@@ -94,6 +94,8 @@ class Watch(TrainerCallback):
         for other in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(other)
         trainer.callback_handler.callbacks.insert(0, self)
+        if self.config.keep_best and trainer.args.save_total_limit == 1:
+            trainer.args.save_total_limit = 2  # at 1, transformers removes the last one at the end
 
     def summary(self) -> dict[str, float]:
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the

@@ -1,30 +1,35 @@
 """Arms of the emoji world, compared on the same held-out prompts and seeds by the judge.
 
-An arm turns user prompts into texts for the generator: ``raw`` leaves them, ``rules`` parses them,
-``dense`` writes the true scene in the best single style, ``rewrite`` asks the embedded rewriter;
-any other name is loaded as a rewriter. The overall score is the mean of the six task scores, as in
-GenEval (Ghosh et al. 2023, arXiv 2310.11513).
+An arm turns user prompts into texts for the generator (``t2x.world.arms``). The overall score is the
+mean of the six task scores, as in GenEval (Ghosh et al. 2023, arXiv 2310.11513). Beside it stand
+drift (``t2x.world.drift``) and cost.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from t2x.errors import T2XError, UnknownNameError
-from t2x.evaluation.intervals import bootstrap_mean, paired_difference, stratified_mean
+from t2x.evaluation.intervals import (
+    bootstrap_mean,
+    paired_difference,
+    share_of_gap,
+    stratified_mean,
+)
 from t2x.generators.negatives import usable_negatives
-from t2x.world.captions import STYLES, caption, dense_prompt
+from t2x.generators.tokenizers import token_budget
+from t2x.types import Rewrite
+from t2x.world.arms import LoadedArm, Writer, check_arms, load_arm, named_arms, picture_seed
+from t2x.world.captions import STYLES, caption
+from t2x.world.drift import Drift, Similarity, measure_drift, text_similarity
 from t2x.world.judge import judge_pictures
 from t2x.world.prompts import (
     HELD_OUT_KINDS,
@@ -36,7 +41,8 @@ from t2x.world.prompts import (
 from t2x.world.scene import TASKS
 
 if TYPE_CHECKING:
-    from t2x.types import Generator, Rewriter
+    from t2x.prompts.budget import TokenBudget
+    from t2x.types import Generator
 
 __all__ = [
     "ArmScores",
@@ -44,7 +50,6 @@ __all__ = [
     "arm_differences",
     "arm_summary",
     "as_generator",
-    "check_arms",
     "evaluate_arms",
     "picture_seed",
     "run_arms",
@@ -55,8 +60,6 @@ log = logging.getLogger(__name__)
 
 Array: TypeAlias = "NDArray[np.floating[Any]]"
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # stage, done, total
-# What an arm writes for each prompt: a text, or one with its negative prompt.
-Writer: TypeAlias = "Callable[[Sequence[UserPrompt]], Sequence[str | tuple[str, str]]]"
 
 
 @dataclass
@@ -68,47 +71,6 @@ class ArmScores:
     seconds_per_picture: float
     seconds_per_rewrite: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
-
-
-def picture_seed(seed: int, index: int, number: int = 0) -> int:
-    """The noise of picture ``number`` of sample ``index``, the same in every arm: 63 bits."""
-    name = f"picture {seed} {index}" + (f" {number}" if number else "")
-    digest = hashlib.sha256(name.encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-# ---- texts --------------------------------------------------------------------------------------
-
-
-def _load_arm(name: str, generator: Generator, seed: int) -> tuple[Writer, Counter[str]]:
-    """The writer of an arm, and the statuses that it will count."""
-    statuses: Counter[str] = Counter()
-    if name == "raw":
-        return (lambda prompts: [p.text for p in prompts]), statuses
-    if name == "dense":
-        return (
-            lambda prompts: [
-                dense_prompt(p.scene, picture_seed(seed, i)) for i, p in enumerate(prompts)
-            ]
-        ), statuses
-    rewriter = _load_rewriter(name, generator)
-
-    def write(prompts: Sequence[UserPrompt]) -> list[tuple[str, str]]:
-        rewrites = [row[0] for row in rewriter.rewrite([p.text for p in prompts], seed=seed)]
-        statuses.update(r.status for r in rewrites)
-        return [(r.text, r.negative) for r in rewrites]
-
-    return write, statuses
-
-
-def _load_rewriter(name: str, generator: Generator) -> Rewriter:
-    """The rules bare, as one would write them; every model inside the wrapper that checks it."""
-    from t2x.registry import load_rewriter
-    from t2x.rewriters.loading import load_guarded
-
-    if name == "rules":
-        return load_rewriter(name)
-    return load_guarded("emoji-rewriter" if name == "rewrite" else name, generator=generator)
 
 
 # ---- pictures -----------------------------------------------------------------------------------
@@ -186,70 +148,91 @@ def evaluate_arms(
     *,
     generator: str | Generator = "emoji-flow",
     batch_size: int = 32,
+    similarity: Similarity | None = None,
+    rows: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Score arms on ``n`` held-out prompts; plain data for JSON.
 
     ``arms`` maps each name to overall, ci95, tasks, seconds_per_picture (drawing only),
     seconds_per_rewrite, pools (scores over plain, seen and held_out kinds), kinds (score, n and
-    held_out of each), statuses (how many rewrites ended how) and, where raw and dense run too,
-    gap_closed; ``differences`` compares every two arms on the same prompts, over all of them and
-    over held_out_kinds.
+    held_out of each), statuses (how many rewrites ended how), drift (``Drift.summary``), cost
+    (seconds of a prompt in all, tokens that were written for it and that the generator read) and,
+    where raw and dense run too, gap_closed with gap_closed_ci95; ``differences`` compares every two
+    arms on the same prompts, over all of them and over held_out_kinds.
+
+    Args:
+        arms: names, or NAME=SOURCE (``t2x.world.arms``).
+        n: prompts.
+        seed: of prompts, texts and pictures.
+        generator: what draws.
+        batch_size: pictures drawn together.
+        similarity: how near texts are; None is ``t2x.world.drift.text_similarity``.
+        rows: add ``rows``: for each arm what every prompt gave, with the tasks of the prompts.
+        progress: hears (what, pictures done, pictures in all).
+
     Raises T2XError for no arm, an unknown one, a name given twice or too few prompts.
     """
-    check_arms(arms, n)
+    sources = named_arms(arms)
+    check_arms(sources, n)
     model = as_generator(generator)
     prompts = held_out_prompts(n, seed)
-    loaded = {name: _load_arm(name, model, seed) for name in arms}
-    scores = run_arms(
-        {name: writer for name, (writer, _) in loaded.items()},
-        prompts,
-        model,
-        seed=seed,
-        batch_size=batch_size,
-        progress=progress,
-    )
-    for name, (_, statuses) in loaded.items():
-        scores[name].statuses = statuses
-    table: dict[str, Any] = {
-        "generator": model.model_id,
-        "n": n,
-        "seed": seed,
-        "arms": {name: arm_summary(prompts, arm, seed) for name, arm in scores.items()},
-        "differences": arm_differences(prompts, scores, seed),
-    }
-    add_gap_closed(table["arms"])
+    loaded = {name: load_arm(source, model, seed) for name, source in sources.items()}
+    writers = {name: arm.write for name, arm in loaded.items()}
+    drawing: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "progress": progress}
+    scores = run_arms(writers, prompts, model, **drawing)
+    table: dict[str, Any] = {"generator": model.model_id, "n": n, "seed": seed, "arms": {}}
+    near = similarity or text_similarity()
+    budget = token_budget(model)
+    drifts = {name: _drift(prompts, scores[name], arm, near) for name, arm in loaded.items()}
+    for name, arm in loaded.items():
+        scores[name].statuses = Counter(r.status for r in arm.rewrites)
+        table["arms"][name] = {
+            **arm_summary(prompts, scores[name], seed),
+            "drift": drifts[name].summary(),
+            "cost": _cost(scores[name], arm, budget),
+        }
+    table["differences"] = arm_differences(prompts, scores, seed)
+    add_gap_closed(table["arms"], prompts, scores, seed)
+    if rows:
+        table["rows"] = {
+            "tasks": [p.task for p in prompts],
+            "arms": {name: _rows(scores[name], drift) for name, drift in drifts.items()},
+        }
     return table
 
 
-def check_arms(arms: Sequence[str], n: int) -> None:
-    """Raise T2XError for arms that can't be run with one picture each, or too few prompts."""
-    from t2x.search.loading import method_of
+def _drift(
+    prompts: Sequence[UserPrompt], scores: ArmScores, arm: LoadedArm, similarity: Similarity
+) -> Drift:
+    """Drift of what an arm proposed; of one that asks no rewriter, of its texts."""
+    proposals = arm.proposals or [
+        Rewrite(p.text, text) for p, text in zip(prompts, scores.texts, strict=True)
+    ]
+    return measure_drift(prompts, proposals, similarity)
 
-    if searching := [arm for arm in arms if method_of(arm)]:
-        raise T2XError(
-            f"{searching[0]} draws several pictures of each prompt; give every arm the same number "
-            "with --budget (t2x.world.search_arms)"
-        )
-    if not arms or len(set(arms)) != len(arms):
-        raise T2XError(
-            f"the arms are {', '.join(arms) or 'none'}; give one or more, each once, out of "
-            "raw, rules, dense, rewrite and the names of rewriters"
-        )
-    from t2x.registry import known_names
 
-    # Before the generator is loaded: a folder or hub id may be anything, a bare name is known.
-    names = ("raw", "dense", "rewrite", *known_names("rewriters"))
-    for arm in arms:
-        if arm not in names and not set(arm) & set("/:\\") and not Path(arm).is_dir():
-            raise UnknownNameError(
-                f"unknown arm {arm!r}; allowed: {', '.join(names)}, or a rewriter's folder, hub id "
-                "owner/model or 'package.module:Attr'"
-            )
-    if n < len(TASKS):
-        raise T2XError(
-            f"{n} prompts do not reach all {len(TASKS)} tasks; give at least {len(TASKS)}"
-        )
+def _cost(scores: ArmScores, arm: LoadedArm, budget: TokenBudget | None) -> dict[str, float]:
+    """Means per prompt; NaN for what can't be counted."""
+    read = float("nan")
+    if budget is not None:
+        read = float(np.mean([max(c.used for c in budget.count(text)) for text in scores.texts]))
+    return {
+        "seconds": scores.seconds_per_rewrite + scores.seconds_per_picture,
+        "tokens_written": arm.tokens_written,
+        "tokens_read": read,
+    }
+
+
+def _rows(scores: ArmScores, drift: Drift) -> dict[str, list[Any]]:
+    """What every prompt gave."""
+    return {
+        "correct": scores.correct.astype(int).tolist(),
+        "similarity": np.round(drift.similarity, 4).tolist(),
+        "violated": drift.violated.tolist(),
+        "exact": drift.exact.tolist(),
+        "words": drift.words.tolist(),
+    }
 
 
 def as_generator(generator: str | Generator) -> Generator:
@@ -310,14 +293,18 @@ def arm_differences(
     return rows
 
 
-def add_gap_closed(arms: dict[str, Any]) -> None:
-    """The share of the distance from ``raw`` to ``dense`` that an arm closes."""
+def add_gap_closed(
+    arms: dict[str, Any], prompts: Sequence[UserPrompt], scores: Mapping[str, ArmScores], seed: int
+) -> None:
+    """The share of the distance from ``raw`` to ``dense`` that each arm closes, with its interval
+    over prompts."""
     if not {"raw", "dense"} <= set(arms):
         return
-    raw, dense = arms["raw"]["overall"], arms["dense"]["overall"]
-    for arm in arms.values():
-        gap = dense - raw
-        arm["gap_closed"] = (arm["overall"] - raw) / gap if gap > 0 else float("nan")
+    tasks = [p.scene.task for p in prompts]
+    raw, dense = scores["raw"].correct, scores["dense"].correct
+    for name, arm in arms.items():
+        share = share_of_gap(scores[name].correct, raw, dense, strata=tasks, seed=seed)
+        arm["gap_closed"], arm["gap_closed_ci95"] = share.mean, [share.low, share.high]
 
 
 def style_scores(

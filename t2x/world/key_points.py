@@ -8,7 +8,7 @@ that the rules can't read raise none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from t2x.prompts.forms import stem
@@ -16,15 +16,20 @@ from t2x.prompts.negations import negated
 from t2x.scoring.vlm_encoder import Question
 from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import RIDDLES
+from t2x.world.render import Placed
 from t2x.world.rules import parse
-from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, Group, Scene
+from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, RELATIONS, Group, Scene
+from t2x.world.truth import SURE_OFFSET, offset, satisfies
 from t2x.world.words import articled
 
-__all__ = ["emoji_key_points"]
+__all__ = ["emoji_key_points", "true_answer"]
 
 _PRONOUNS = re.compile(r"\b(it|its|them|they|their|(first|other) one|former|latter)\b")
 _SHARED = re.compile(r",? \b(both|each|the two)\b")
 _FILLERS = re.compile(r"\b(make|it|them|they)\b")
+_PRESENCE = re.compile(rf"Is there an? (?:({'|'.join(COLORS)}) )?(.+)\?")
+_NUMBER = re.compile(r"How many (.+)\?")
+_RELATION = re.compile(rf"Is the (.+?) (?:to the )?({'|'.join(RELATIONS)}) the (.+)\?")
 
 
 def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
@@ -36,6 +41,28 @@ def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
     if (scene := _read(text)) is not None:
         found += list(_raised(scene, text))
     return found
+
+
+def true_answer(question: str, objects: Sequence[Placed]) -> str | None:
+    """What a question of :func:`emoji_key_points` is truly answered by a picture of ``objects``, in
+    the words that emoji-vlm was taught; None where it is too close to call.
+
+    Raises ``ValueError`` for a question of another form.
+    """
+    if found := _PRESENCE.fullmatch(question):
+        alone = Scene((Group(found[2], found[1]),))
+        verdicts = {satisfies(alone, [o]) for o in objects if o.cls == found[2]}
+        return "yes" if True in verdicts else None if None in verdicts else "no"
+    if found := _NUMBER.fullmatch(question):
+        cls = next(c for c in CLASSES if plural(c) == found[1])
+        return NUMBER_WORDS[sum(o.cls == cls for o in objects)]
+    if found := _RELATION.fullmatch(question):
+        first, second = ([o for o in objects if o.cls == cls] for cls in (found[1], found[3]))
+        if not first or not second:
+            return "no"
+        value = offset(found[2], first, second)
+        return None if abs(value) < SURE_OFFSET else "yes" if value > 0 else "no"
+    raise ValueError(f"no question of this world's key points: {question!r}")
 
 
 def _read(text: str) -> Scene | None:

@@ -34,6 +34,7 @@ from t2x.search.rewriter import SearchRewriter
 from t2x.search.studio import Order, Studio
 from t2x.search.writer import Ask, Writer
 from t2x.types import Rewrite
+from t2x.world.arms import check_arms, picture_seed
 from t2x.world.captions import dense_prompt
 from t2x.world.evaluate import (
     ArmScores,
@@ -41,8 +42,6 @@ from t2x.world.evaluate import (
     arm_differences,
     arm_summary,
     as_generator,
-    check_arms,
-    picture_seed,
 )
 from t2x.world.judge import judge_pictures
 from t2x.world.prompts import UserPrompt, held_out_prompts, validation_prompts
@@ -109,7 +108,8 @@ class EqualCost:
 
     def check(self) -> None:
         """Raise T2XError, before anything is loaded, for what can't be run."""
-        check_arms([name for name in self.arms if not method_of(name)] or ["raw"], self.n)
+        single = [name for name in self.arms if not method_of(name)] or ["raw"]
+        check_arms({name: name for name in single}, self.n)
         if self.split not in SPLITS:
             raise T2XError(f"unknown split {self.split!r}; allowed: {', '.join(SPLITS)}")
         if len({method_of(name) or name for name in self.arms}) != len(self.arms):
@@ -457,8 +457,8 @@ def _table(setup: EqualCost, rows: Sequence[Row]) -> dict[str, Any]:
     one = {name: _scores(part, "one") for name, part in own.items()}
     arms = {name: arm_summary(prompts, scores, seed) for name, scores in final.items()}
     single = {name: arm_summary(prompts, scores, seed) for name, scores in one.items()}
-    add_gap_closed(arms)
-    add_gap_closed(single)
+    add_gap_closed(arms, prompts, final, seed)
+    add_gap_closed(single, prompts, one, seed)
     for name, arm in arms.items():
         arm["one_picture"] = single[name]
         arm["cost"] = _mean_cost([row["cost"] for row in own[name]])

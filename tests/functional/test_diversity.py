@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from t2x.functional.diversity import log_det_gain
+from t2x.functional.diversity import log_det, log_det_gain
 
 
 def diversity(rows: torch.Tensor) -> float:
@@ -56,3 +56,16 @@ def test_gradient() -> None:
     generator = torch.Generator().manual_seed(1)
     a, b = (torch.randn(3, 4, generator=generator).double().requires_grad_() for _ in range(2))
     assert torch.autograd.gradcheck(log_det_gain, (a, b))
+
+
+def test_log_det_of_sets_and_the_sum_of_what_each_member_adds() -> None:
+    """Copies give log(1 + G), orthogonal ones G log 2, and any set the sum of the gains."""
+    copies = torch.ones(1, 4, 3)
+    apart = 5 * torch.eye(4)[None]
+    assert log_det(copies).item() == pytest.approx(math.log(5), abs=1e-6)
+    assert log_det(apart).item() == pytest.approx(4 * math.log(2), abs=1e-6)
+    rows = torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    gains = [
+        sum(log_det_gain(one[i : i + 1], one[:i]).item() for i in range(5)) for one in rows
+    ]
+    assert log_det(rows).tolist() == pytest.approx(gains)

@@ -1,5 +1,6 @@
-"""SFT, DPO, Sem-DPO and REBEL: each runs from a configuration, learns, goes on after a kill with the
-same weights, with adapters too, and saves a rewriter."""
+"""SFT, DPO, Sem-DPO and REBEL: each runs from a configuration, learns, goes on after a kill with
+the same weights, with adapters too, and saves a rewriter.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def test_sem_dpo_leaves_out_winners_that_break_their_prompt(tmp_path: Path) -> N
 
 def test_rebel_says_what_is_given_twice(tmp_path: Path) -> None:
     given = settings("rebel", tmp_path)
-    with pytest.raises(T2XError, match="rebel.eta"):
+    with pytest.raises(T2XError, match=r"rebel\.eta"):
         run("rebel", tmp_path / "run", given, beta=0.5)
     with pytest.raises(T2XError, match="sum or standardised"):
         run(

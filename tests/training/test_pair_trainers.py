@@ -1,4 +1,4 @@
-"""Weights of pairs inside TRL's DPO trainer: equal to TRL at weight 1, to the closed form elsewhere."""
+"""Weights of pairs in TRL's DPO trainer: TRL's losses at weight 1, the closed form elsewhere."""
 
 from __future__ import annotations
 

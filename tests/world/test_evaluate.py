@@ -143,3 +143,32 @@ def test_bad_calls(arms: tuple[str, ...], n: int, words: str) -> None:
 def test_an_unknown_arm_is_refused_before_anything_is_loaded() -> None:
     with pytest.raises(UnknownNameError, match="unknown arm 'bogus'; allowed: raw, dense"):
         evaluate_arms(("raw", "bogus"), 12, 0, generator="no-such-folder/at-all")
+
+
+def test_drift_and_cost_stand_beside_the_score(result: dict) -> None:
+    arms = result["arms"]
+    for arm in arms.values():
+        assert set(arm["cost"]) == {"seconds", "tokens_written", "tokens_read"}
+    raw = arms["raw"]["drift"]
+    assert raw["similarity"] == pytest.approx(1) and raw["length_ratio"] == 1
+    assert raw["violations"] == 0 and raw["failed"] == 0
+    dense = arms["dense"]["drift"]
+    assert 0 < dense["similarity"] < 1 and dense["exact"] == 1
+    assert 0.5 < arms["rules"]["drift"]["exact"] < 1
+    assert arms["raw"]["cost"]["tokens_written"] == 0
+
+
+def test_the_closed_share_of_the_gap_has_an_interval(result: dict) -> None:
+    raw, dense, rules = (result["arms"][name] for name in ("raw", "dense", "rules"))
+    assert raw["gap_closed_ci95"] == [0, 0] and dense["gap_closed_ci95"] == [1, 1]
+    low, high = rules["gap_closed_ci95"]
+    assert low <= rules["gap_closed"] <= high
+
+
+def test_rows_hold_what_every_prompt_gave(oracle: Oracle) -> None:
+    table = evaluate_arms(("raw", "twin=none"), 30, SEED, generator=oracle, rows=True)
+    rows = table["rows"]
+    assert rows["tasks"] == [p.task for p in held_out_prompts(30, SEED)]
+    assert set(rows["arms"]) == {"raw", "twin"}
+    assert all(len(values) == 30 for values in rows["arms"]["twin"].values())
+    assert rows["arms"]["raw"] == rows["arms"]["twin"]
