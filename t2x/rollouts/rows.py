@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import random
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
@@ -13,11 +15,9 @@ if TYPE_CHECKING:
     from t2x.training.config import DataConfig
     from t2x.training.policy import Policy
 
-__all__ = ["prompt_rows"]
+__all__ = ["prompt_rows", "unrolled"]
 
 log = logging.getLogger(__name__)
-
-_USER = "user_prompt"
 
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
@@ -35,14 +35,27 @@ def prompt_rows(config: DataConfig, policy: Policy) -> Any:
         log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(rows))
     if not len(kept):
         raise T2XError(f"no prompt of {config.train!r} can be trained on; see the warnings")
-    seen = kept.map(
-        lambda row: {
-            _USER: row["original_prompt"],
-            "original_prompt": policy_text(row["original_prompt"]),
-        }
-    )
-    ready = templated(seen, policy).remove_columns("original_prompt")
-    return ready.rename_column(_USER, "original_prompt")
+    return templated(kept, policy)
+
+
+def unrolled(rows: Any, arguments: Any) -> Any:
+    """Lay out all the epochs of a run as one, each in an order of its own, for
+    ``shuffle_dataset=False``: TRL's sampler draws the order of an epoch from those before it, so
+    that a run that was broken off and goes on would see other prompts.
+
+    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count.
+    """
+    prompts = arguments.generation_batch_size // arguments.num_generations
+    number = math.ceil(arguments.num_train_epochs * len(rows)) // prompts * prompts
+    if arguments.max_steps > 0:
+        uses = arguments.steps_per_generation * arguments.num_iterations
+        number = math.ceil(arguments.max_steps * arguments.gradient_accumulation_steps / uses)
+        number *= prompts
+    order: list[int] = []
+    while len(order) < number:
+        epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")
+        order += epoch.sample(range(len(rows)), len(rows))
+    return rows.select(order[:number])
 
 
 def _in_one_piece(prompt: str) -> bool:
