@@ -1,4 +1,4 @@
-"""A real language model, SmolLM2-135M-Instruct, with adapters through SFT and GRPO on a CPU: the way
+"""SmolLM2-135M with adapters through SFT and GRPO in the world: a real language model, on a CPU."""
 that rewriters of billions of parameters go.
 """
 
