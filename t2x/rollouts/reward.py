@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion, decode, line_ends
@@ -13,7 +13,9 @@ from t2x.rewriters.templates import Template
 from t2x.rollouts.records import Outcome, rollout_seeds
 from t2x.rollouts.scorer import RolloutScorer
 
-__all__ = ["RolloutReward"]
+__all__ = ["Listener", "RolloutReward"]
+
+Listener: TypeAlias = "Callable[[Sequence[Outcome], Mapping[str, Any]], None]"
 
 
 class RolloutReward:
@@ -32,7 +34,8 @@ class RolloutReward:
         seed: of the run; with the step of training and the prompt it decides the seeds.
         ends: tokens that end a completion, beside the tokenizer's own.
 
-    ``outcomes`` are those of the last call, of this process.
+    ``outcomes`` are those of the last call, of this process; each of ``listeners`` is told them,
+    and the other columns of the data set, one value per completion.
     """
 
     __name__ = "rollout"  # TRL logs it as rewards/rollout
@@ -54,6 +57,7 @@ class RolloutReward:
         self.tokenizer, self.template = tokenizer, template
         self.num_generations, self.pictures, self.seed = num_generations, pictures, seed
         self.outcomes: list[Outcome] = []
+        self.listeners: list[Listener] = []
         own = {tokenizer.eos_token_id} - {None}
         self._ends = frozenset(own | set(ends))
         plain = PromptEncoder(tokenizer, template).is_plain and template.one_line
@@ -71,8 +75,8 @@ class RolloutReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Give the advantage of each of N completions; other columns of the data set are left
-        aside.
+        """Give the advantage of each of N completions; other columns of the data set go to the
+        listeners.
 
         Raises T2XError for groups that are not whole, and for a dead reward.
         """
@@ -90,6 +94,8 @@ class RolloutReward:
             seeds=[seeds[prompt] for prompt in original_prompt],
             groups=groups,
         )
+        for listener in self.listeners:
+            listener(self.outcomes, columns)
         if log_metric is not None:
             for name, value in self.scorer.metrics.items():
                 log_metric(name, value)

@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
-import logging
+import math
+import random
 from typing import TYPE_CHECKING, Any
 
-from t2x.errors import T2XError
-from t2x.rollouts.reading import policy_text
 from t2x.training.data import load_rows, templated
 
 if TYPE_CHECKING:
     from t2x.training.config import DataConfig
     from t2x.training.policy import Policy
 
-__all__ = ["prompt_rows"]
-
-log = logging.getLogger(__name__)
-
-_USER = "user_prompt"
+__all__ = ["prompt_rows", "unrolled"]
 
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     """Load prompts and put the policy's template around them: a ``datasets.Dataset`` with
     ``prompt`` (what the policy reads: syntax and quoted text stand aside, as in use),
     ``original_prompt`` (the user's own words, which scores are taken against), and whatever else
-    the rows hold.
-
-    Prompts that a rewriter would see in none or several pieces are left out, and how many is
-    logged. Raises T2XError if none is left.
+    the rows hold. See ``t2x.training.data.templated``.
     """
-    rows = load_rows(config.train, limit=config.limit)
-    kept = rows.filter(lambda row: _in_one_piece(row["original_prompt"]))
-    if lost := len(rows) - len(kept):
-        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(rows))
-    if not len(kept):
-        raise T2XError(f"no prompt of {config.train!r} can be trained on; see the warnings")
-    seen = kept.map(
-        lambda row: {
-            _USER: row["original_prompt"],
-            "original_prompt": policy_text(row["original_prompt"]),
-        }
-    )
-    ready = templated(seen, policy).remove_columns("original_prompt")
-    return ready.rename_column(_USER, "original_prompt")
+    return templated(load_rows(config.train, limit=config.limit), policy)
 
 
-def _in_one_piece(prompt: str) -> bool:
-    try:
-        policy_text(prompt)
-    except T2XError:
-        return False
-    return bool(prompt.strip())
+def unrolled(rows: Any, arguments: Any) -> Any:
+    """Lay out all the epochs of a run as one, each in an order of its own, for
+    ``shuffle_dataset=False``: TRL's sampler draws the order of an epoch from those before it, so
+    that a run that was broken off and goes on would see other prompts.
+
+    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count.
+    """
+    prompts = arguments.generation_batch_size // arguments.num_generations
+    number = math.ceil(arguments.num_train_epochs * len(rows)) // prompts * prompts
+    if arguments.max_steps > 0:
+        uses = arguments.steps_per_generation * arguments.num_iterations
+        number = math.ceil(arguments.max_steps * arguments.gradient_accumulation_steps / uses)
+        number *= prompts
+    order: list[int] = []
+    while len(order) < number:
+        epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")
+        order += epoch.sample(range(len(rows)), len(rows))
+    return rows.select(order[:number])
