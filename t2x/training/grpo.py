@@ -14,8 +14,11 @@ from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
+    from t2x.rollouts.records import Outcome
     from t2x.rollouts.reward import RolloutReward
+    from t2x.selection.trl import Selection
     from t2x.training.policy import Policy
+    from t2x.watching.watch import Watch
 
 __all__ = ["DEFAULTS", "end_tokens", "grpo_arguments", "recent_means", "run_grpo"]
 
@@ -26,7 +29,6 @@ log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "beta": 0.04,
     "scale_rewards": "none",
-    "shuffle_dataset": False,  # rows come in the order of use (t2x.rollouts.rows.unrolled)
     "mask_truncated_completions": True,
     "logging_steps": 1,
     "save_strategy": "steps",
@@ -73,29 +75,57 @@ def run_grpo(
     run: RunConfig,
     *,
     callbacks: Sequence[Any] = (),
+    selection: Selection | None = None,
+    watch: Watch | None = None,
 ) -> Any:
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
-    and give the trainer."""
-    from trl import GRPOTrainer
+    and give the trainer.
 
+    Without ``selection`` each prompt comes once an epoch, in an order that a resumed run keeps.
+    """
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
-    from t2x.rollouts.rows import unrolled
 
-    rows = unrolled(rows, arguments)
-    arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
-    trainer = GRPOTrainer(
-        model=policy.model,
-        reward_funcs=[reward],
-        args=arguments,
-        train_dataset=rows,
-        processing_class=policy.tokenizer,
-        callbacks=[RolloutStateCallback(reward), *callbacks],
-    )
+    parts = {
+        "model": policy.model,
+        "reward_funcs": [reward],
+        "args": arguments,
+        "processing_class": policy.tokenizer,
+        "callbacks": [RolloutStateCallback(reward), *callbacks],
+    }
+    trainer = _trainer(parts, rows, reward, selection)
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    run_trainer(trainer, checkpoint)
+    if watch is None:
+        run_trainer(trainer, checkpoint)
+    else:
+        reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+        watch.train(trainer, resume_from=checkpoint)
     return trainer
+
+
+def _trainer(
+    parts: dict[str, Any], rows: Any, reward: RolloutReward, selection: Selection | None
+) -> Any:
+    """TRL's own trainer over all epochs laid out as one, or the one that chooses prompts."""
+    from trl import GRPOTrainer
+
+    from t2x.rollouts.rows import unrolled
+
+    if selection is None:
+        arguments = parts["args"]
+        if arguments.shuffle_dataset:
+            rows = unrolled(rows, arguments)
+            arguments.shuffle_dataset, arguments.num_train_epochs = False, 1.0
+        return GRPOTrainer(train_dataset=rows, **parts)
+    from t2x.selection.trl import INDEX, SelectiveGRPOTrainer
+
+    def tell(outcomes: Sequence[Outcome], columns: Mapping[str, Any]) -> None:
+        noise = reward.scorer.metrics["rollout/floor"]
+        selection.record_outcomes(columns.get(INDEX), outcomes, noise=noise)
+
+    reward.listeners.append(tell)
+    return SelectiveGRPOTrainer(train_dataset=rows, selection=selection, **parts)
 
 
 def recent_means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:

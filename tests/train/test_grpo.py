@@ -15,6 +15,7 @@ from t2x.errors import T2XError
 from t2x.registry import load_recipe
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
+from t2x.watching.config import WatchConfig
 
 pytestmark = [
     pytest.mark.extra("train"),
@@ -51,6 +52,7 @@ def make_config(data: Path, out: Path, **trainer: Any) -> Any:
             {"t2x.testing:FakeReward": 1.0}, generator="t2x.testing:FakeGenerator", pictures=2
         ),
         run=RunConfig(out, seed=3),
+        watch=WatchConfig(report=0, bar=False),
         trainer=TRAINER | trainer,
     )
 
