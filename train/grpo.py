@@ -83,6 +83,7 @@ def main(config: Config) -> dict[str, float]:
         watch=watch,
     )
     found = recent_means(trainer.state.log_history) | watch.summary()
+    found["pictures"] = float(reward.scorer.pictures)
     return finish_run(trainer, policy, found)
 
 

@@ -17,7 +17,7 @@ from t2x.rollouts.records import Outcome, rollout_seeds
 from t2x.rollouts.scorer import RolloutScorer
 from t2x.training.policy import Policy
 from t2x.training.round_section import RoundSection
-from t2x.training.rounds import Round, ScoredPair
+from t2x.training.rounds import PICTURES, Round, ScoredPair
 
 __all__ = ["RoundWriter"]
 
@@ -122,6 +122,7 @@ class RoundWriter:
         lengths = [len(ids) for p in pairs for ids in (p.chosen_ids, p.rejected_ids)]
         numbers: dict[str, Any] = {
             "pairs": len(pairs),
+            PICTURES: self._scorer.measurer.drawn,
             "completions/mean_length": statistics.fmean(lengths) if lengths else math.nan,
         }
         return {**self._scorer.metrics, **numbers}

@@ -33,10 +33,11 @@ from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
 from t2x.training.pair_trainers import pair_collator
 
-__all__ = ["RebelTrainer", "Round", "ScoredPair"]
+__all__ = ["PICTURES", "RebelTrainer", "Round", "ScoredPair"]
 
 REWARDS = ("reward_chosen", "reward_rejected")
 LOGPS = ("ref_chosen_logps", "ref_rejected_logps")
+PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as means
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,14 @@ class RebelTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means of what was noted since the last log."""
         means = {name: sum(values) / len(values) for name, values in self._values.items()}
+        if PICTURES in means:
+            means[PICTURES] = sum(self._values[PICTURES])
         self._values.clear()
         super().log({**logs, **means}, start_time)
+
+    def pictures(self) -> float:
+        """How many pictures were drawn in all rounds, those before a kill included."""
+        return sum(line.get(PICTURES, 0.0) for line in self.state.log_history)
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))
