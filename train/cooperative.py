@@ -108,7 +108,7 @@ class Config:
     prompters: list[PrompterConfig]
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     rounds: int = 2
-    watch: WatchConfig = field(default_factory=lambda: WatchConfig(report=0))
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

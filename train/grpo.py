@@ -34,7 +34,7 @@ __all__ = ["Config", "main"]
 @dataclass(frozen=True)
 class Config:
     """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig, ``selection`` says
-    which prompts come next (None: each once an epoch).
+    which prompts come next (as it is: each once an epoch).
     """
 
     data: DataConfig
@@ -42,7 +42,7 @@ class Config:
     run: RunConfig
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    selection: SelectionConfig | None = None
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
     watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ def main(config: Config) -> dict[str, float]:
 
 
 def _selection(config: Config) -> Any:
-    if config.selection is None:
+    if config.selection == SelectionConfig():
         return None
     from t2x.selection.trl import Selection
 

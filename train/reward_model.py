@@ -81,8 +81,12 @@ class Config:
     penalty: float = 1e-3
     half: bool = False
     finder: Literal["emoji", "model"] = "model"
-    watch: WatchConfig = field(default_factory=lambda: WatchConfig(report=0))
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.watch.held_out is not None:
+            raise T2XError("a reward model writes no prompts; leave watch.held_out out")
 
 
 class PreferenceModel(nn.Module):

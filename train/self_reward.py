@@ -146,7 +146,7 @@ class Config:
     judging: str | None = None
     rounds: RoundsConfig = field(default_factory=RoundsConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    watch: WatchConfig = field(default_factory=lambda: WatchConfig(report=0))
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

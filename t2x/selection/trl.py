@@ -159,8 +159,9 @@ class RepeatedDraws(Sampler[int]):
 class SelectiveGRPOTrainer(GRPOTrainer):
     """TRL's ``GRPOTrainer`` with the prompts of each step chosen by ``selection``.
 
-    ``train_dataset`` gets a column ``prompt_index``, which reaches the reward. What is overridden
-    is named at the head of the module. Under erpo the log-probabilities stay those of the
+    ``train_dataset`` gets a column ``prompt_index``, which reaches the reward. The order is that of
+    the selection, whatever ``shuffle_dataset`` says. What is overridden is named at the head of the
+    module. Under erpo the log-probabilities stay those of the
     trainer's own temperature, as if the lifted samples were its own.
     """
 
@@ -270,10 +271,6 @@ def _check(trainer: Any, config: SelectionConfig) -> None:
         raise T2XError(
             "accelerator_config.dispatch_batches reads the data on one process, and prompt "
             "selection needs the same choice in all; leave it out"
-        )
-    if not trainer.shuffle_dataset:
-        raise T2XError(
-            "trainer.shuffle_dataset is false, and prompt selection decides the order; leave it out"
         )
     engines = args.use_vllm or getattr(args, "use_transformers_continuous_batching", False)
     if config.method == "erpo" and engines:

@@ -212,36 +212,36 @@ def _patches(text: int) -> Callable[[int], int]:
     return lambda size: (size // 16) ** 2 + text
 
 
-def _sdxl_turbo() -> Drawer:
+def _sdxl_unet() -> Any:
     from diffusers import UNet2DConditionModel
 
-    def unet() -> Any:
-        return UNet2DConditionModel(
-            sample_size=64, block_out_channels=(320, 640, 1280),
-            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-            up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-            transformer_layers_per_block=(1, 2, 10), attention_head_dim=(5, 10, 20),
-            cross_attention_dim=2048, use_linear_projection=True, addition_embed_type="text_time",
-            addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816,
-        )  # fmt: skip
-
-    parts = {"U-Net": _on_meta(unet), "texts": _clip_l() + _clip_g(), "VAE": _vae(4)}
-    return Drawer(
-        parts, 1280, _patches(77), lambda size: _unet_flops(unet, size), steps=4, guided=False
-    )
+    return UNet2DConditionModel(
+        sample_size=64, block_out_channels=(320, 640, 1280),
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+        transformer_layers_per_block=(1, 2, 10), attention_head_dim=(5, 10, 20),
+        cross_attention_dim=2048, use_linear_projection=True, addition_embed_type="text_time",
+        addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816,
+    )  # fmt: skip
 
 
-def _unet_flops(unet: Callable[[], Any], size: int) -> float:
-    """Of one pass of SDXL's U-Net, counted by torch on the meta device."""
+@cache
+def _sdxl_flops(size: int) -> float:
+    """Of one pass of the U-Net, counted by torch on the meta device."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
-        unet()(
+        _sdxl_unet()(
             torch.zeros(1, 4, size // 8, size // 8), torch.zeros(1), torch.zeros(1, 77, 2048),
             added_cond_kwargs={"text_embeds": torch.zeros(1, 1280), "time_ids": torch.zeros(1, 6)},
         )  # fmt: skip
     return float(counter.get_total_flops())
+
+
+def _sdxl_turbo() -> Drawer:
+    parts = {"U-Net": _on_meta(_sdxl_unet), "texts": _clip_l() + _clip_g(), "VAE": _vae(4)}
+    return Drawer(parts, 1280, _patches(77), _sdxl_flops, steps=4, guided=False)
 
 
 def _sd35(layers: int, *, dual: int, positions: int) -> Drawer:

@@ -47,6 +47,19 @@ def test_every_method_prefers_the_prompts_that_teach(method: str, seed: int) -> 
     assert trace.informative > 0.55
 
 
+@pytest.mark.parametrize("method", ["mopps", "pcl", "hive"])
+def test_where_every_rewrite_leads_the_median_lead_is_the_bar(method: str) -> None:
+    """An arm far below: to be ahead of it tells nothing, and the prompts that teach look solved."""
+    shares = []
+    for margin in (0.0, "median"):
+        config = SelectionConfig(method, margin=margin)  # type: ignore[arg-type]
+        world = three_kinds(arm=-3.0)
+        world.probe = lambda prompts: [0.0] * len(prompts)  # type: ignore[method-assign]
+        trace = simulate(config, world, draws=150, seed=0)
+        shares.append(share_of_middle(trace.counts))
+    assert shares[0] < 0.42 and shares[1] > 0.5, shares
+
+
 @pytest.mark.parametrize("method", CHOOSING)
 def test_fresh_prompts_are_tried(method: str) -> None:
     """Nothing is held against what was never drawn: of the prompts that teach nearly all come, and

@@ -251,14 +251,12 @@ def trainer_like(**changes: Any) -> Any:
         "use_vllm": False,
         "use_transformers_continuous_batching": False,
     }
-    shuffle = changes.pop("shuffle_dataset", True)
-    return SimpleNamespace(args=SimpleNamespace(**arguments | changes), shuffle_dataset=shuffle)
+    return SimpleNamespace(args=SimpleNamespace(**arguments | changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "method", "says"),
     [
-        ({"shuffle_dataset": False}, "uniform", "shuffle_dataset is false"),
         (
             {"accelerator_config": SimpleNamespace(dispatch_batches=True)},
             "mopps",

@@ -59,6 +59,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     warmup = {"max_steps": 8, "per_device_train_batch_size": 8, "learning_rate": 2e-3}
     return {
         "run": {"out": str(folder / "run")},
+        "watch": {"report": 0, "bar": False},
         "data": {"train": str(prompts)},
         "reward": {
             "rewards": {"t2x.testing:FakeReward": 1.0},

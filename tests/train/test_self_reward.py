@@ -34,6 +34,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     user = 'In plain words, what is "{prompt}"?'
     return {
         "run": {"out": str(folder / "run")},
+        "watch": {"report": 0, "bar": False},
         "data": {"train": str(prompts), "validation": str(prompts)},
         "policy": {"model": "emoji-vlm"},
         "template": {"user": user, "max_new_tokens": 24, "temperature": 2.0, "domain": "emoji"},

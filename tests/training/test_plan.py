@@ -17,8 +17,8 @@ from t2x.cli import run
 from t2x.config import load_config
 from t2x.errors import T2XError
 from t2x.registry import load_recipe
-from t2x.training.arguments import trainer_arguments
 from t2x.training.architectures import drawer, language_model, lora_params, reward_size
+from t2x.training.arguments import trainer_arguments
 from t2x.training.config import LoraSection, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.plan import CARDS, TRAINERS, Hardware, Plan, make_plan
 
