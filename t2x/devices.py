@@ -7,12 +7,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from t2x.errors import T2XError
+
 if TYPE_CHECKING:
     import torch
 
 Device: TypeAlias = "str | torch.device"
 
-__all__ = ["Device", "loading_dtype", "move_loaded", "resolve_device"]
+__all__ = ["Device", "loading_dtype", "move_loaded", "named_dtype", "resolve_device"]
 
 
 def resolve_device(device: Device | None) -> torch.device:
@@ -42,6 +44,16 @@ def loading_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torc
     if dtype is not None:
         return dtype
     return torch.float32 if device.type == "cpu" else "auto"
+
+
+def named_dtype(name: str) -> torch.dtype:
+    """Give torch's number format of that name, as configurations write it: "bfloat16", ..."""
+    import torch
+
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise T2XError(f"there is no number format {name!r}; give float32, bfloat16 or float16")
+    return found
 
 
 def move_loaded(model: Any, device: Device | None, dtype: torch.dtype | None) -> Any:

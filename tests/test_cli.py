@@ -32,10 +32,16 @@ COMMANDS = (
     "score",
     "rewards",
     "list",
+    "data",
+    "data prompts",
+    "data sft",
+    "data pairs",
+    "data check",
     "bench",
     "bench checks",
     "bench rewrite",
     "bench score",
+    "bench selection",
     "serve",
     "world",
     "world train",
@@ -77,7 +83,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "bench", "serve", "world"):
+    if command not in ("", "bench", "data", "serve", "world"):
         assert "--json" in out
 
 
@@ -123,6 +129,7 @@ def test_version(t2x):
         (("score", "a.png", "--prompts", "gone.txt"), 1, "cannot read the prompts in 'gone.txt'"),
         (("score", "a.png", "-p", "x", "--json", "--csv"), 1, "give one of them"),
         (("score", "a.png", "-p", "x", "-r", "bright", "--sort", "clip"), 1, "none of the rewards"),
+        (("bench", "selection", "--methods", "mops"), 1, "no method of selection 'mops'"),
         (("bench", "score", "--architecture", "ViT-0"), 1, "no architecture 'ViT-0'"),
         (("score", "a.png", "-p", "x", "-r", ","), 1, "no reward was named"),
         (("score", "a.png", "-p", "x", "-r", "clipp"), 1, "did you mean 'clip'"),

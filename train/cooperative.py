@@ -30,8 +30,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import load_file, save_file
-
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
@@ -59,8 +57,11 @@ from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfi
 from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
-from t2x.training.policy import Policy, load_policy, save_policy
-from t2x.world.training import set_threads, write_metrics
+from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
+from t2x.training.run import begin_run
+from t2x.watching.config import WatchConfig
+from t2x.watching.watch import Watch
+from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,9 @@ class PrompterConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """``rounds``: how often each prompter has its turn to learn. ``trainer``: TRL's GRPOConfig."""
+    """``rounds``: how often each prompter has its turn to learn. ``trainer``: TRL's GRPOConfig.
+    ``watch``: of every turn, in a folder of its own.
+    """
 
     run: RunConfig
     data: DataConfig
@@ -105,11 +108,14 @@ class Config:
     prompters: list[PrompterConfig]
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     rounds: int = 2
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise T2XError(f"rounds is {self.rounds}; give at least 1")
+        if self.watch.held_out is not None:
+            raise T2XError("watch.held_out measures one policy alone; leave it out of a turn")
         for prompter in self.prompters:
             known = prompter.sees == "prompt" or prompter.role in TEMPLATES
             if not known and prompter.template is None:
@@ -132,7 +138,7 @@ class Turn:
 class TurnReward(RolloutReward):
     """Advantages of the parts that one prompter writes, by what the finished prompts are worth.
 
-    ``following`` go on with each part, greedily; ``drawn`` counts pictures.
+    ``following`` go on with each part, greedily.
     """
 
     def __init__(
@@ -147,13 +153,6 @@ class TurnReward(RolloutReward):
             scorer, tokenizer=rewriter.tokenizer, template=rewriter.template, **options
         )
         self.prompter, self.following = prompter, tuple(following)
-        self.drawn = 0
-
-    def __call__(self, *args: Any, **columns: Any) -> list[float | None]:
-        """As of :class:`RolloutReward`."""
-        found = super().__call__(*args, **columns)
-        self.drawn += self.scorer.measurer.drawn
-        return found
 
     def completions(
         self,
@@ -175,7 +174,7 @@ def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
     the means over the last steps of each one's last turn.
     """
-    set_threads(config.run.threads)
+    begin_run(config.run)
     begun = time.perf_counter()
     turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
@@ -254,12 +253,13 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
         whole = said if encoder.is_plain else [{"role": "assistant", "content": said}]
         rows.append({"prompt": asked, "completion": whole})
     arguments = trainer_arguments(SFTConfig, run, warmup.trainer, save_strategy="no")
-    SFTTrainer(
+    trainer = SFTTrainer(
         model=policy.model,
         args=arguments,
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
-    ).train()
+    )
+    Watch(run.out, WatchConfig(report=0)).train(trainer)
 
 
 def _part_rows(source: str) -> list[Mapping[str, str]]:
@@ -293,6 +293,7 @@ def run_turn(
     own_seed = row_seed(config.run.seed, "turn", generation=turn.number)
     run = replace(config.run, out=turn.folder)
     arguments = grpo_arguments(run, policy.template, {**config.trainer, "max_steps": turn.steps})
+    watch = Watch(turn.folder, config.watch, policy=policy)
     reward = TurnReward(
         scorer,
         prompter,
@@ -304,15 +305,18 @@ def run_turn(
     )
     if config.run.resume and (turn.folder / STATE_FILE).is_file():
         load_state(reward, turn.folder)
-        policy.model.load_state_dict(load_file(turn.folder / _WEIGHTS), strict=False)
+        load_trained(policy.model, turn.folder / _WEIGHTS)
         return dict(json.loads((turn.folder / "metrics.json").read_text()))
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
     rows = turn_rows(policy, prompter, prompters[: turn.place], chosen, turn.number, own_seed)
-    trainer = run_grpo(policy, rows, reward, arguments, run)
+    before = scorer.pictures
+    trainer = run_grpo(policy, rows, reward, arguments, run, watch=watch)
     if "ref" in getattr(policy.model, "peft_config", {}):
         policy.model.delete_adapter("ref")  # TRL's copy; the next turn makes its own
-    metrics = recent_means(trainer.state.log_history) | {"pictures": float(reward.drawn)}
+    metrics = recent_means(trainer.state.log_history) | {
+        "pictures": float(scorer.pictures - before)
+    }
     if trainer.accelerator.is_main_process:
         _keep(policy.model, reward, metrics, turn.folder)
     trainer.accelerator.wait_for_everyone()
@@ -353,8 +357,7 @@ def turn_rows(
 
 def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: Path) -> None:
     """Write what a resumed run needs of a finished turn, the mark of its end last."""
-    trained = {n: p.detach().contiguous() for n, p in model.named_parameters() if p.requires_grad}
-    save_file(trained, folder / _WEIGHTS)
+    save_trained(model, folder / _WEIGHTS)
     write_metrics(folder, metrics)
     (folder / STATE_FILE).write_text(json.dumps(reward.state_dict()))
 

@@ -34,7 +34,7 @@ __all__ = ["Config", "main"]
 @dataclass(frozen=True)
 class Config:
     """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig, ``selection`` says
-    which prompts come next (None: each once an epoch).
+    which prompts come next (as it is: each once an epoch).
     """
 
     data: DataConfig
@@ -42,7 +42,7 @@ class Config:
     run: RunConfig
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    selection: SelectionConfig | None = None
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
     watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ def main(config: Config) -> dict[str, float]:
     begin_run(config.run)
     policy = load_policy(config.policy)
     arguments = grpo_arguments(config.run, policy.template, config.trainer)
-    rows, validation = load_data(config.data, policy)
+    rows, _, prompts = load_data(config.data, policy)
     reward = RolloutReward(
         RolloutScorer.from_config(config.reward, config.rollout, policy.template),
         tokenizer=policy.tokenizer,
@@ -69,7 +69,7 @@ def main(config: Config) -> dict[str, float]:
         config.watch,
         config.run.out,
         policy,
-        validation=[] if validation is None else list(validation["original_prompt"]),
+        validation=prompts,
         generator=config.reward.generator,
         training_rewards=list(config.reward.rewards),
     )
@@ -82,12 +82,11 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    found = recent_means(trainer.state.log_history) | watch.summary()
-    return finish_run(trainer, policy, found)
+    return finish_run(trainer, policy, watch, recent_means(trainer.state.log_history))
 
 
 def _selection(config: Config) -> Any:
-    if config.selection is None:
+    if config.selection == SelectionConfig():
         return None
     from t2x.selection.trl import Selection
 

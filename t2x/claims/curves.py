@@ -1,7 +1,7 @@
 """When a training came to a score, read from the curve that its log leaves.
 
-A held-out curve is noisy, and its first lucky point is no arrival: the mean of three points in a row
-is what has to come there.
+A held-out curve is noisy, and its first lucky point is no arrival: the mean of three points in a
+row is what has to come there.
 """
 
 from __future__ import annotations

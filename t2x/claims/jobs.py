@@ -100,9 +100,9 @@ def _run(step: Step, seed: int, made: Mapping[str, str]) -> Job:
 
 
 def _config(step: Step) -> Path:
+    from t2x.commands.train import find_config
     from t2x.errors import UnknownNameError
     from t2x.registry import RECIPES
-    from t2x.commands.train import find_config
 
     if step.recipe not in RECIPES:
         raise UnknownNameError(f"unknown recipe {step.recipe!r}; allowed: {', '.join(RECIPES)}")
@@ -126,7 +126,9 @@ def _evaluation(claim: Claim, label: str, source: str) -> Job:
     options = ["--rows", "--n", str(how.n), "--seed", str(how.seed), "--model", how.generator]
     arguments = (*command, "--arms", f"{ARM}={source}", *options, "--json")
     after = (source.split("/")[1],) if source.startswith("{work}/") else ()
-    return Job(_key({"command": arguments}), f"evaluation of {label}", arguments, after, how.minutes)
+    return Job(
+        _key({"command": arguments}), f"evaluation of {label}", arguments, after, how.minutes
+    )
 
 
 def _key(content: Mapping[str, Any]) -> str:
@@ -144,7 +146,11 @@ def _policies(content: Mapping[str, Any], text: str) -> set[str]:
     """Which embedded policies a job may start from: those that it names, or a recipe's default."""
     named = {name for name in _POLICIES if name in text}
     given = isinstance(content.get("config"), dict) and content["config"].get("policy")
-    if "recipe" in content and not given and not any("policy.model=" in o for o in content["overrides"]):
+    if (
+        "recipe" in content
+        and not given
+        and not any("policy.model=" in o for o in content["overrides"])
+    ):
         named.add("emoji-rewriter")
     return named | ({"emoji-rewriter"} if f"{ARM}=rewrite" in text else set())
 

@@ -72,7 +72,9 @@ def _draw_title(figure: Any, verdict: Verdict) -> None:
     label = "screening, one seed: " if verdict.claim.screening else ""
     wide = 12.0 * figure.get_figwidth()
     if verdict.reasons:
-        label += textwrap.shorten(f"{word}: {'; '.join(verdict.reasons)}", int(wide), placeholder=" ...")
+        label += textwrap.shorten(
+            f"{word}: {'; '.join(verdict.reasons)}", int(wide), placeholder=" ..."
+        )
         word = ""
     figure.text(0.012, 0.97, f"{label}{word}", color=color, weight="bold", size=11, va="top")
     text = "\n".join(textwrap.wrap(verdict.claim.claim, int(1.15 * wide)))
@@ -93,9 +95,7 @@ def _draw_effects(axes: Any, verdict: Verdict) -> None:
             axes.plot([found.low, found.high], [row, row], color=color, lw=3, alpha=0.55)
         axes.plot([found.mean], [row], "o", color=color, ms=7)
         assert records is not None
-        first, second = (
-            arm_values(claim, records, pair, arm) for arm in (pair.first, pair.second)
-        )
+        first, second = (arm_values(claim, records, pair, arm) for arm in (pair.first, pair.second))
         gaps = [_gap(pair, first[s], second[s]) for s in first if s in second]
         axes.plot(gaps, [row + 0.2] * len(gaps), "|", color="#222222", ms=7)
         condition = "condition:\n" if row >= len(claim.comparisons) else ""

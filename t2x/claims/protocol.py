@@ -209,9 +209,7 @@ class Claim:
             if arm not in self.arms:
                 raise T2XError(f"no arm {arm!r}; the arms are: {', '.join(self.arms)}")
         if comparison.metric not in METRICS:
-            raise T2XError(
-                f"unknown metric {comparison.metric!r}; allowed: {', '.join(METRICS)}"
-            )
+            raise T2XError(f"unknown metric {comparison.metric!r}; allowed: {', '.join(METRICS)}")
         if comparison.metric in _OF_SETS and self.evaluation.group < 2:
             raise T2XError(f"{comparison.metric} is of sets; give evaluation.group, 2 or more")
 

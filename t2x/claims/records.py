@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from t2x.claims.jobs import ARM, Plan
-from t2x.claims.protocol import Claim, Curve
+from t2x.claims.protocol import Curve
 from t2x.claims.runner import JobFolder
 from t2x.config import to_dict
 from t2x.errors import T2XError
@@ -85,7 +85,9 @@ def collect(plan: Plan, work: Path) -> Records:
                 _curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
             )
         )
-    found.failures = [entry for key, job in jobs.items() for entry in _failures(key, job.label, work)]
+    found.failures = [
+        entry for key, job in jobs.items() for entry in _failures(key, job.label, work)
+    ]
     return found
 
 
@@ -160,11 +162,22 @@ def _curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
             lines.append(json.loads(text))
         except ValueError:  # cut by a kill
             continue
+    lines = _carried(lines, ("step", "seconds", keys.x))
     lines = [line for line in lines if _is_number(line.get(keys.y))] or lines
     kept = lines[:: max(1, math.ceil(len(lines) / _POINTS))]
     wanted = dict.fromkeys(("step", "seconds", keys.x, keys.y, "reward", "kl", "entropy", "length"))
     columns = {n: [line.get(n) for line in kept] for n in wanted}
     return {n: _rounded(c, 6) for n, c in columns.items() if any(map(_is_number, c))}
+
+
+def _carried(lines: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Give each line what was spent so far where it doesn't say so: 0 at the start."""
+    last: dict[str, Any] = dict.fromkeys(names, 0.0)
+    found = []
+    for line in lines:
+        last |= {name: line[name] for name in names if _is_number(line.get(name))}
+        found.append({**line, **last})
+    return found
 
 
 def _is_number(value: Any) -> bool:

@@ -1,5 +1,5 @@
-"""The queue that works off jobs: processes side by side, each with a folder of its own that says how
-far it is, so that a queue that is killed at any time goes on where it was.
+"""The queue that works off jobs: processes side by side, each with a folder of its own that says
+how far it is, so that a queue that is killed at any time goes on where it was.
 
     WORK/KEY/job.json       what it is
     WORK/KEY/lock           held by the process of the job for as long as it lives
@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -100,11 +101,16 @@ class JobFolder:
         self.finish(output)
 
     def output(self) -> Any:
-        """The JSON value that the process printed; None if it did not come to its end."""
+        """The JSON object that the process printed at its end, behind whatever libraries print;
+        None if it did not come to its end."""
         try:
-            return json.loads((self.path / "stdout").read_text("utf-8"))
-        except (OSError, ValueError):
+            text = (self.path / "stdout").read_text("utf-8", "replace")
+        except OSError:
             return None
+        for begin in reversed([found.start() for found in re.finditer(r"^\{", text, re.M)]):
+            with suppress(ValueError):
+                return json.loads(text[begin:])
+        return None
 
 
 @dataclass
@@ -144,7 +150,7 @@ def run_jobs(
     if workers < 1 or (cores and len(cores) < workers):
         raise T2XError(f"{workers} workers on cores {list(cores)}; give 1 or more, a core for each")
     queue = _Queue(jobs, made_folder(work).resolve(), command or COMMAND, attempts, progress)
-    free = list(cores[:workers]) if cores else [None] * workers
+    free: list[int | None] = [*cores[:workers]] if cores else [None] * workers
     try:
         while queue.step(free):
             time.sleep(_POLL)

@@ -3,8 +3,8 @@
 An effect is the difference of two arms in the direction that speaks for the claim, over prompts and
 training seeds (``t2x.evaluation.training_seeds``). A claim of several comparisons holds if all do
 (intersection-union test: at 95 % each, the whole errs no more often); its effect is that of the
-weakest. Conditions must be shown as well, not merely unrefuted. Without all the runs, the prompts or
-the equal cost that the protocol asks for, nothing is decided.
+weakest. Conditions must be shown as well, not merely unrefuted. Without all the runs, the prompts
+or the equal cost that the protocol asks for, nothing is decided.
 """
 
 from __future__ import annotations

@@ -261,3 +261,33 @@ def _speed_row(name: str, found: dict[str, Any]) -> tuple[object, ...]:
     alone, together = found["alone"], found["together"]
     speeds = alone["prompts_per_second"], together["prompts_per_second"]
     return name, *speeds, found["speedup"], found["identical"], together["memory_mb"]
+
+
+@bench.command()
+def selection(
+    methods: Annotated[
+        str, typer.Option(help="Methods of prompt selection, with commas; by default all.")
+    ] = "",
+    prompts: Annotated[int, typer.Option(min=8, help="Prompts to choose from.")] = 512,
+    score: Annotated[
+        float, typer.Option(min=0, max=1, help="Mean success rate that is to be reached.")
+    ] = 0.8,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs that are averaged.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Count the pictures that each method of prompt selection needs to the same score, in a
+    simulated world of prompts with known difficulty: no model is trained, and what a method saves
+    in a real run is not said.
+    """
+    from t2x.selection import METHODS
+    from t2x.selection.simulate import compare
+
+    names = split_names(methods, "method", "mopps,pcl") if methods else METHODS
+    found = compare(names, prompts=prompts, score=score, seeds=range(seeds))
+    if as_json:
+        print_json({"prompts": prompts, "score": score, "seeds": seeds, "methods": found})
+        return
+    columns = ("method", "pictures", "to uniform", "informative groups")
+    print_table(
+        "prompt selection, simulated", columns, [(n, *row.values()) for n, row in found.items()]
+    )

@@ -119,7 +119,9 @@ def _cells(pair: dict[str, Any], kind: str) -> tuple[object, ...]:
 
 
 def _word(holds: bool | str) -> str:
-    return {True: "holds", False: "does not hold"}.get(holds, "undecided")  # type: ignore[call-overload]
+    if isinstance(holds, str):
+        return holds
+    return "holds" if holds else "does not hold"
 
 
 def _cores(text: str) -> list[int]:
@@ -149,7 +151,10 @@ def _show_plan(claims: list[Claim], work: Path, as_json: bool) -> None:
     print_table(
         f"{len(rows)} jobs, {sum(row['state'] == 'done' for row in rows)} done",
         ("job", "state", "seconds", "key"),
-        [(r["job"], r["state"], "" if r["seconds"] is None else r["seconds"], r["key"]) for r in rows],
+        [
+            (r["job"], r["state"], "" if r["seconds"] is None else r["seconds"], r["key"])
+            for r in rows
+        ],
     )
 
 

@@ -18,7 +18,6 @@ from t2x.commands.console import (
 from t2x.errors import T2XError
 
 if TYPE_CHECKING:
-    from t2x.data.gathering import PromptSource
     from t2x.training.config import RewardConfig
 
 __all__ = ["data"]
@@ -54,6 +53,9 @@ Tasks = Annotated[
 ]
 MaxWords = Annotated[
     int | None, typer.Option(min=1, help="Longer prompts are left out, never cut.")
+]
+Exclude = Annotated[
+    str | None, typer.Option(help="Leave out the prompts of this file, so that both share none.")
 ]
 Num = Annotated[int, typer.Option("--num", min=1, help="Candidates for each prompt.")]
 Model = Annotated[str, typer.Option("--model", help="What draws: a name, a folder, or a hub id.")]
@@ -93,6 +95,7 @@ def prompts(  # noqa: PLR0913 - a command has a parameter for each of its option
         int | None, typer.Option(min=1, help="Most tokens of --policy's whole input.")
     ] = None,
     policy: Annotated[str | None, typer.Option(help="Whose tokens are counted.")] = None,
+    exclude: Exclude = None,
     repeated: Annotated[bool, typer.Option(help="Keep prompts that come again.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -106,8 +109,9 @@ def prompts(  # noqa: PLR0913 - a command has a parameter for each of its option
         min_words=min_words, max_words=max_words, max_tokens=max_tokens, repeated=repeated
     )
     wanted = PromptSource(
-        source, n, seed, column, split, _names(kinds), _names(tasks), rules, policy
-    )
+        source, n, seed, column, split, _names(kinds), _names(tasks), rules, policy,
+        exclude,
+    )  # fmt: skip
     _show(make_prompts(wanted, out, overwrite=overwrite), out, as_json)
 
 
@@ -120,6 +124,7 @@ def sft(  # noqa: PLR0913 - a command has a parameter for each of its options
     column: Column = None,
     split: Split = "train",
     max_words: MaxWords = None,
+    exclude: Exclude = None,
     teacher: Annotated[
         str | None,
         typer.Option(
@@ -149,10 +154,12 @@ def sft(  # noqa: PLR0913 - a command has a parameter for each of its options
 ) -> None:
     """Write prompts with answers to learn, from a teacher, checked and chosen by their pictures."""
     from t2x.data.answers import AnswerRules
-    from t2x.data.gathering import Sampling
+    from t2x.data.gathering import PromptSource, Sampling
     from t2x.data.making import Scale, make_sft
+    from t2x.data.prompts import PromptRules
 
-    wanted = _source(source, n, seed, column, split, max_words)
+    fit = PromptRules(max_words=max_words)
+    wanted = PromptSource(source, n, seed, column, split, rules=fit, exclude=exclude)
     weights = _weights(rewards)
     sampling = None
     if teacher is not None:
@@ -178,6 +185,7 @@ def pairs(  # noqa: PLR0913 - a command has a parameter for each of its options
     column: Column = None,
     split: Split = "train",
     max_words: MaxWords = None,
+    exclude: Exclude = None,
     policy: Annotated[
         str, typer.Option(help="Language model whose answers are compared, or search:METHOD.")
     ] = "emoji-rewriter",
@@ -227,11 +235,13 @@ def pairs(  # noqa: PLR0913 - a command has a parameter for each of its options
     Candidates and scores stay in NAME.scored.jsonl: a run that was stopped goes on from there, and
     with --from NAME.scored.jsonl others are chosen without drawing anything.
     """
-    from t2x.data.gathering import Sampling
+    from t2x.data.gathering import PromptSource, Sampling
     from t2x.data.making import Scale, make_pairs
     from t2x.data.pairs import PairRules
+    from t2x.data.prompts import PromptRules
 
-    wanted = _source(source, n, seed, column, split, max_words)
+    fit = PromptRules(max_words=max_words)
+    wanted = PromptSource(source, n, seed, column, split, rules=fit, exclude=exclude)
     weights = _weights(rewards)
     reward = _reward(weights or _weights(REWARDS) or {}, model, pictures, store)
     sampling = Sampling(policy, num, seed, temperature, reward)
@@ -276,15 +286,6 @@ def check(
         print_table(title, ("in", "benchmark", "exact", "near"), rows)
     if strict and report["matched"]:
         raise T2XError(f"{report['matched']} texts of {source!r} are from public benchmarks")
-
-
-def _source(
-    source: str, n: int | None, seed: int, column: str | None, split: str, max_words: int | None
-) -> PromptSource:
-    from t2x.data.gathering import PromptSource
-    from t2x.data.prompts import PromptRules
-
-    return PromptSource(source, n, seed, column, split, rules=PromptRules(max_words=max_words))
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -36,7 +36,8 @@ class PromptSource:
 
     ``source`` may also be scored candidates: a file of an earlier run (``NAME.scored.jsonl``), or a
     folder that ``t2x search`` wrote. ``n`` is at most how many; None is all of a file. ``kinds``
-    and ``tasks`` are the world's. ``policy`` counts ``rules.max_tokens``.
+    and ``tasks`` are the world's. ``policy`` counts ``rules.max_tokens``. ``exclude`` is a file
+    whose prompts are left out, so that two sets share none.
     """
 
     source: str = "world"
@@ -48,6 +49,7 @@ class PromptSource:
     tasks: tuple[str, ...] = ()
     rules: PromptRules = field(default_factory=PromptRules)
     policy: str | None = None
+    exclude: str | None = None
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:
@@ -100,15 +102,22 @@ def gather(prompts: PromptSource, dropped: Counter[str]) -> list[Sourced]:
 
 
 def _sieve(prompts: PromptSource) -> Sieve:
-    rules = prompts.rules
-    if rules.max_tokens is None or prompts.policy is None:
-        return Sieve(rules)
+    count = None
+    if prompts.rules.max_tokens is not None and prompts.policy is not None:
+        count = _token_counter(prompts.policy)
+    sieve = Sieve(prompts.rules, count_tokens=count)
+    if prompts.exclude is not None:
+        sieve.exclude(read_prompts(prompts.exclude))
+    return sieve
+
+
+def _token_counter(policy: str) -> Callable[[str], int]:
     from t2x.registry import is_language_model, load_rewriter
 
-    if not is_language_model(prompts.policy):
-        raise T2XError(f"{prompts.policy!r} is no language model, and counts no tokens")
-    encoder: Any = load_rewriter(prompts.policy)
-    return Sieve(rules, count_tokens=lambda text: len(encoder.encoder.encode(text)))
+    if not is_language_model(policy):
+        raise T2XError(f"{policy!r} is no language model, and counts no tokens")
+    rewriter: Any = load_rewriter(policy)
+    return lambda text: len(rewriter.encoder.encode(text))
 
 
 def gather_candidates(

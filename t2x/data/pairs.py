@@ -122,10 +122,11 @@ def _pairs(
         if pair := _first_fitting(ranked.scored, winner, losers, rules, why):
             yield pair
     failed = [i for i in ranked.items if i.kind in FAILURES and not math.isnan(i.total)]
-    if rules.failures and winners:
-        # It loses by what it is, not by a score: seeds can't make it win.
-        if pair := _first_fitting(ranked.scored, winners[0], failed, rules, why):
-            yield pair
+    if not rules.failures or not winners:
+        return
+    # A failure loses by what it is, not by a score: seeds can't make it win.
+    if pair := _first_fitting(ranked.scored, winners[0], failed, rules, why):
+        yield pair
 
 
 def _ahead(

@@ -60,6 +60,11 @@ class Sieve:
         self.dropped: Counter[str] = Counter()
         self._count = count_tokens
         self._seen: set[str] = set()
+        self._elsewhere: set[str] = set()
+
+    def exclude(self, prompts: Iterable[Sourced]) -> None:
+        """Leave out these prompts from now on: they are in another set."""
+        self._elsewhere.update(_key(prompt.text) for prompt in prompts)
 
     def admit(self, prompts: Iterable[Sourced]) -> Iterator[Sourced]:
         """Give the prompts that fit, in order."""
@@ -86,11 +91,15 @@ class Sieve:
             return "too many tokens"
         if rules.decontaminated and (match := find_benchmark(text)):
             return f"{match.benchmark} ({match.kind})"
-        return "" if rules.repeated else self._again(text)
-
-    def _again(self, text: str) -> str:
-        key = " ".join(prompt_words(text)) or text
-        if key in self._seen:
+        key = _key(text)
+        if key in self._elsewhere:
+            return "in the other file"
+        if key in self._seen and not rules.repeated:
             return "repeated"
         self._seen.add(key)
         return ""
+
+
+def _key(text: str) -> str:
+    """What two prompts that differ in case and marks alone have in common."""
+    return " ".join(prompt_words(text)) or text

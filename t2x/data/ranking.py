@@ -78,8 +78,8 @@ class Ranking:
                 raise T2XError(f"{name} is {value}; give 0 or more")
         if noise and math.isnan(self.noise):
             raise T2XError(
-                "what seeds alone do is not known: every text was drawn once, or none was measured; "
-                "draw 2 pictures or more of each, or give noise 0 and a margin"
+                "what seeds alone do is not known: every text was drawn once, or none was "
+                "measured; draw 2 pictures or more of each, or give noise 0 and a margin"
             )
         return max(margin, noise * self.noise if noise else 0.0)
 

@@ -37,18 +37,21 @@ _INVENTED = "bdfgklmnprstvz", "aeiou"
 
 @dataclass(frozen=True)
 class WorldQuery:
-    """``kind`` of rows, how many, and the seed that decides them; other seeds give other rows."""
+    """``kind`` of rows, how many, and the seed that decides them; other seeds give other rows.
+    Without ``reasoning`` the teacher's answers have no plan before them: the same rows otherwise.
+    """
 
     kind: str
     n: int = 1000
     seed: int = 0
+    reasoning: int = 1
 
     @classmethod
     def parse(cls, text: str) -> WorldQuery:
         """Read ``KIND?n=...&seed=...``."""
         kind, _, rest = text.partition("?")
         values = dict(parse_qsl(rest, keep_blank_values=True))
-        unknown = sorted(set(values) - {"n", "seed"})
+        unknown = sorted(set(values) - {"n", "seed", "reasoning"})
         if kind not in _KINDS or unknown or not all(map(_is_number, values.values())):
             raise T2XError(
                 f"'world:{text}' is no source; give world:KIND?n=1000&seed=0 with a kind of "
@@ -97,7 +100,8 @@ def _sft(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
     for number in count():
         if len(rows) == query.n:
             break
-        row, answer = _taught(random.Random(f"data sft {query.seed} {number}"))
+        rng = random.Random(f"data sft {query.seed} {number}")
+        row, answer = _taught(rng, reasoning=bool(query.reasoning))
         original = row["original_prompt"]
         match = find_benchmark(original) or find_benchmark(answer)
         if match is not None:
@@ -111,7 +115,7 @@ def _sft(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
     return [*rows.values()]
 
 
-def _taught(rng: random.Random) -> tuple[dict[str, Any], str]:
+def _taught(rng: random.Random, *, reasoning: bool) -> tuple[dict[str, Any], str]:
     """A row of the teacher, and its answer."""
     prompt = teaching_prompt(rng.getrandbits(48))
     think, answer = teacher_pair(prompt, rng)
@@ -120,7 +124,7 @@ def _taught(rng: random.Random) -> tuple[dict[str, Any], str]:
         original = f"{original}, {_opaque(rng)}"
         item = policy_text(original).rpartition(", ")[2]
         think, answer = f"{think}; keep {item}", f"{answer} {item}"
-    completion = write_completion(answer, think)
+    completion = write_completion(answer, think if reasoning else "")
     seen = policy_text(original)
     return sft_row(original, completion, seen, kind=prompt.kind, task=prompt.task), answer
 

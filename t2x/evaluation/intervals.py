@@ -181,9 +181,7 @@ def _resampled_arms(arms: Array, groups: list[NDArray[np.int_]], samples: int, s
     parts = []
     for start in range(0, samples, _CHUNK):
         count = min(_CHUNK, samples - start)
-        drawn = [
-            arms[:, g[rng.integers(0, len(g), (count, len(g)))]].mean(axis=2) for g in groups
-        ]
+        drawn = [arms[:, g[rng.integers(0, len(g), (count, len(g)))]].mean(axis=2) for g in groups]
         parts.append(np.mean(drawn, axis=0))
     return np.concatenate(parts, axis=1)
 

@@ -69,9 +69,7 @@ def seeded_difference(
         for own in dict.fromkeys(strata)
     ]
     mean = float(np.mean([stratified_mean(row, strata) for row in kept])) if groups else math.nan
-    nothing = Difference(
-        mean, math.nan, math.nan, "undecided", math.nan, kept.shape[1], missing
-    )
+    nothing = Difference(mean, math.nan, math.nan, "undecided", math.nan, kept.shape[1], missing)
     if min((g.shape[1] for g in groups), default=0) < MIN_STRATUM:
         return nothing
     error, freedom = _standard_error(groups, samples, seed)
@@ -114,9 +112,7 @@ def student_quantile(share: float, freedom: float) -> float:
     if share < 0.5:
         return -student_quantile(1 - share, freedom)
     freedom = min(freedom, 1e6)  # beyond, it is normal to six digits
-    whole = math.sqrt(math.pi) * math.exp(
-        math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)
-    )
+    whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
     nodes, weights = _nodes()
     t = 0.0
     for _ in range(_STEPS):

@@ -9,7 +9,7 @@ proposes; ``t2x.rewriters.guarded.Guarded`` judges.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -419,7 +419,7 @@ def _refuse_load_options(**given: Any) -> None:
 def _load(
     source: str, device: torch.device, dtype: torch.dtype | str, **options: Any
 ) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
     from transformers.utils import logging as transformers_logging
 
     options = {key: value for key, value in options.items() if value is not None}
@@ -434,11 +434,27 @@ def _load(
     had_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
     try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        model = _auto_class(source, options).from_pretrained(source, dtype=dtype, **options)
     finally:
         if had_bar:
             transformers_logging.enable_progress_bar()
     return model.to(device), tokenizer
+
+
+def _auto_class(source: str, options: Mapping[str, Any]) -> Any:
+    """How a checkpoint is loaded: a vision-language model writes from words alone as well."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    if "gguf_file" in options or options.get("trust_remote_code"):
+        return AutoModelForCausalLM
+    kind = getattr(AutoConfig.from_pretrained(source, **options), "model_type", "")
+    sees = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return AutoModelForImageTextToText if sees and not writes else AutoModelForCausalLM
 
 
 def _unpacked() -> dict[str, Any]:

@@ -128,6 +128,10 @@ class Comparison:
         found = (self.running.m2 / (self.running.measured - 1).clamp(min=1)).sqrt()
         return torch.where((self.running.measured > 1) & (found > 0), found, 1.0)
 
+    def seed_deviation(self, seeds: int) -> float:
+        """Standard deviation of a reward over ``seeds`` seeds by these alone; 0 while unknown."""
+        return float(self.noise.deviation(self._scales()[: len(self.names)], seeds))
+
     def _scales(self) -> Tensor:
         """What a column is multiplied by in a linear sum."""
         return self.weights if self.combine == "sum" else self.weights / self.deviation()
@@ -142,8 +146,7 @@ class Comparison:
         given = self.config.floor
         if self.combine in _LINEAR:
             scales = self._scales()
-            measured = float(self.noise.deviation(scales[:pictures], seeds))
-            floor = measured if given is None else given
+            floor = self.seed_deviation(seeds) if given is None else given
             return group_advantages(weighted_sum(table, scales), groups, floor=floor), floor
         # In units of what seeds do, one floor holds for all columns.
         unit = self.deviation()
@@ -170,7 +173,7 @@ class Comparison:
         kinds = torch.tensor([kind == "rewrite" for kind in block.kinds], dtype=torch.bool)
         number = max(len(block.kinds), 1)
         values = {
-            f"share/{kind}": block.kinds.count(kind) / number  # type: ignore[arg-type]
+            f"share/{kind}": block.kinds.count(kind) / number
             for kind in ("rewrite", "broken", "failed", "truncated")
         }
         good = kinds & ~found.reward.isnan() & ~found.original.isnan()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from t2x.errors import T2XError
-from t2x.rollouts.reading import policy_text
 from t2x.training.data import load_rows, templated
 
 if TYPE_CHECKING:
@@ -17,25 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["prompt_rows", "unrolled"]
 
-log = logging.getLogger(__name__)
-
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     """Load prompts and put the policy's template around them: a ``datasets.Dataset`` with
     ``prompt`` (what the policy reads: syntax and quoted text stand aside, as in use),
     ``original_prompt`` (the user's own words, which scores are taken against), and whatever else
-    the rows hold.
-
-    Prompts that a rewriter would see in none or several pieces are left out, and how many is
-    logged. Raises T2XError if none is left.
+    the rows hold. See ``t2x.training.data.templated``.
     """
-    rows = load_rows(config.train, limit=config.limit)
-    kept = rows.filter(lambda row: _in_one_piece(row["original_prompt"]))
-    if lost := len(rows) - len(kept):
-        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(rows))
-    if not len(kept):
-        raise T2XError(f"no prompt of {config.train!r} can be trained on; see the warnings")
-    return templated(kept, policy)
+    return templated(load_rows(config.train, limit=config.limit), policy)
 
 
 def unrolled(rows: Any, arguments: Any) -> Any:
@@ -56,11 +42,3 @@ def unrolled(rows: Any, arguments: Any) -> Any:
         epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")
         order += epoch.sample(range(len(rows)), len(rows))
     return rows.select(order[:number])
-
-
-def _in_one_piece(prompt: str) -> bool:
-    try:
-        policy_text(prompt)
-    except T2XError:
-        return False
-    return bool(prompt.strip())

@@ -74,7 +74,8 @@ class RolloutScorer:
         config: how rollouts are drawn and compared.
         exchange: how processes put their blocks together.
 
-    ``metrics`` are those of the last call. ``state_dict`` holds what a resumed run needs.
+    ``metrics`` are those of the last call, ``pictures`` how many were drawn in all, which is the
+    cost that trainings are compared by. ``state_dict`` holds what a resumed run needs.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class RolloutScorer:
         own = dict(weights) if sets is None else {**weights, SETS: sets.weight}
         self.comparison = Comparison(own, combine=combine, config=self.config)
         self.metrics: dict[str, float] = {}
+        self.pictures = 0
         self._exchange = exchange
         self._given: dict[str, Any] = {"measurer": measurer, "reader": reader}
         if sets is not None:
@@ -147,19 +149,21 @@ class RolloutScorer:
         whole, place = put_together(*self._exchange(own))
         self.comparison.observe(whole)
         found = self.comparison.compare(whole)
-        self.metrics = self.comparison.metrics(whole, found) | {
-            f"seconds/{name}": value for name, value in self.measurer.seconds.items()
-        }
+        self.pictures += self.measurer.drawn
+        seconds = {f"seconds/{name}": value for name, value in self.measurer.seconds.items()}
+        self.metrics = self.comparison.metrics(whole, found) | seconds
+        self.metrics["pictures"] = float(self.pictures)
         names = self.comparison.names
         return [_outcome(row, names, own, found, i, place.start + i) for i, row in enumerate(rows)]
 
     def state_dict(self) -> dict[str, Any]:
         """Running statistics as plain values that JSON holds exactly."""
-        return self.comparison.state_dict()
+        return self.comparison.state_dict() | {"pictures": self.pictures}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
         self.comparison.load_state_dict(state)
+        self.pictures = int(state["pictures"])
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made": {}}

@@ -46,7 +46,9 @@ class SelectionConfig:
 
     For every method: ``fair_share``, the share of each draw that goes to the prompts that have
     waited longest, so that none starves (any above 0 is one prompt at least); ``margin``, by how
-    much a rewrite must be ahead of the no-rewrite arm to be a success (p1 needs none).
+    much a rewrite must be ahead of the no-rewrite arm to be a success (p1 needs none). A policy
+    whose rewrites are nearly all better than no rewrite has solved every prompt by that; with
+    ``median`` the margin is the median lead of the last rewrites, and half of them succeed.
 
     ``pool``: candidates for each prompt that is chosen, 0 for all prompts. ``target``: the success
     rate that is looked for. ``decay``: what is left of a prompt's past at each new result
@@ -64,7 +66,7 @@ class SelectionConfig:
 
     method: Method = "uniform"
     fair_share: float | None = None
-    margin: float = 0.0
+    margin: float | Literal["median"] = 0.0
     pool: int | None = None
     target: float | None = None
     decay: float | None = None
@@ -81,6 +83,10 @@ class SelectionConfig:
                     f"selection.{name} is an option of {', '.join(readers)}, and the method is "
                     f"{self.method}; leave it out"
                 )
+        if self.margin != "median" and not (
+            isinstance(self.margin, (int, float)) and math.isfinite(self.margin)
+        ):
+            raise T2XError(f"selection.margin is {self.margin!r}; give a number, or median")
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

@@ -13,6 +13,8 @@ from t2x.functional.selection import success_rate, true_variance
 
 __all__ = ["Evidence", "GroupResult", "evidence"]
 
+_ALIKE = 2.0  # times the noise: a group of noise alone is within it but for a few in a thousand
+
 
 @dataclass(frozen=True)
 class GroupResult:
@@ -34,25 +36,21 @@ class GroupResult:
 class Evidence:
     """What B groups of different prompts say, each (B,): ``prompts``, their numbers; ``rates``, the
     share of the group that is ahead of the no-rewrite arm; ``counts``, how many rewrites have a
-    reward; ``variances`` between the rewrites beyond that of seeds. NaN: nothing says so.
+    reward; ``variances`` between the rewrites beyond that of seeds; ``spent``, whether all succeed
+    and deviate by no more than twice what seeds do, so that no gradient is left that points
+    anywhere. NaN: nothing says so.
     """
 
     prompts: Tensor
     rates: Tensor
     counts: Tensor
     variances: Tensor
+    spent: Tensor
 
     @property
     def informative(self) -> Tensor:
         """Whether some rewrites succeed and some fail: (B,) bool."""
         return (self.rates > 0) & (self.rates < 1)
-
-    @property
-    def spent(self) -> Tensor:
-        """Whether all succeed and do not differ by more than noise, so that no gradient is left
-        that points anywhere: (B,) bool.
-        """
-        return (self.rates == 1) & (self.variances == 0)
 
 
 def evidence(results: Sequence[GroupResult], margin: float = 0.0) -> Evidence:
@@ -62,9 +60,11 @@ def evidence(results: Sequence[GroupResult], margin: float = 0.0) -> Evidence:
     rewards = torch.tensor(padded, dtype=torch.float64).reshape(len(results), size)
     baseline = torch.tensor([result.baseline for result in results], dtype=torch.float64)
     noise = torch.tensor([result.noise for result in results], dtype=torch.float64)
+    rates = success_rate(rewards, baseline, margin=margin)
     return Evidence(
         prompts=torch.tensor([result.prompt for result in results], dtype=torch.long),
-        rates=success_rate(rewards, baseline, margin=margin),
+        rates=rates,
         counts=(~rewards.isnan()).sum(1),
         variances=true_variance(rewards, noise),
+        spent=(rates == 1) & (true_variance(rewards, _ALIKE * noise) == 0),
     )

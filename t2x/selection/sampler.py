@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PromptSampler"]
 
-log = logging.getLogger(__name__)
+_LEADS = 512  # rewrites whose median lead is looked at
 
 
 class PromptSampler:
@@ -59,6 +60,7 @@ class PromptSampler:
         self.last = torch.full((prompts,), -1)  # draw that each prompt was last in
         self.pending: set[int] = set()  # drawn, and nothing heard of since
         self.streak = torch.zeros(prompts, dtype=torch.long)  # ERPO's history
+        self.leads: list[float] = []  # of the last rewrites over the no-rewrite arm
         self._share = config.option("fair_share") * size
         self._pool = config.candidates(size, prompts)
         self._order: tuple[int, list[int]] = (-1, [])
@@ -104,10 +106,11 @@ class PromptSampler:
             if not 0 <= result.prompt < self.prompts:
                 raise T2XError(f"a result of prompt {result.prompt}, out of {self.prompts} prompts")
         left = sorted(results, key=lambda result: result.prompt)
+        margin = self._margin(left)
         while left:  # repeats of one prompt come one after the other
             once = list({result.prompt: result for result in reversed(left)}.values())[::-1]
             left = [result for result in left if not any(result is other for other in once)]
-            found = evidence(once, self.config.margin)
+            found = evidence(once, margin)
             self.method.observe(found)
             rows = found.prompts
             self.streak[rows] = torch.where(found.spent, self.streak[rows] + 1, 0)
@@ -134,6 +137,7 @@ class PromptSampler:
             "last": self.last.tolist(),
             "pending": sorted(self.pending),
             "streak": self.streak.tolist(),
+            "leads": list(self.leads),
             "learnt": self.method.state_dict(),
         }
 
@@ -151,7 +155,7 @@ class PromptSampler:
         self.method.load_state_dict(state["learnt"])
         self.first = state["first"]
         self.drawn = [list(draw) for draw in state["drawn"]]
-        self.pending = set(state["pending"])
+        self.pending, self.leads = set(state["pending"]), list(state["leads"])
         self.last, self.streak = torch.tensor(state["last"]), torch.tensor(state["streak"])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,6 +164,14 @@ class PromptSampler:
             state["method"] = make_method(self.config, self.prompts, None, None)
             state["method"].load_state_dict(self.method.state_dict())
         return state
+
+    def _margin(self, results: Sequence[GroupResult]) -> float:
+        """By how much a rewrite must lead to be a success, with what these results say."""
+        if self.config.margin != "median":
+            return self.config.margin
+        leads = (reward - result.baseline for result in results for reward in result.rewards)
+        self.leads = [*self.leads, *(lead for lead in leads if not math.isnan(lead))][-_LEADS:]
+        return median(self.leads) if self.leads else 0.0
 
     def _choose(self, number: int) -> list[int]:
         """Those that have waited longest first, then the method's choice of the pool. What is

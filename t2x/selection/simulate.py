@@ -25,8 +25,8 @@ class BanditWorld:
     ``logits``: (N,). After a group whose share of successes is k / G, the prompt's own logit rises
     by ``gain`` * 4 (k / G) (1 - k / G), those of all others by ``spill`` times as much: nothing is
     learnt from a group without failures or without successes, and hard prompts become easier as
-    others are learnt. A success has a reward ``gap`` above the no-rewrite arm (0), a failure as
-    much below, both with noise of deviation ``noise``. Temperature divides the logit.
+    others are learnt. A success has a reward of ``gap``, a failure of -``gap``, both with noise of
+    deviation ``noise``; the no-rewrite arm has ``arm``. Temperature divides the logit.
     """
 
     def __init__(
@@ -38,11 +38,12 @@ class BanditWorld:
         spill: float = 0.0,
         gap: float = 0.5,
         noise: float = 0.05,
+        arm: float = 0.0,
         seed: int = 0,
     ) -> None:
         self.logits = logits.double().clone()
         self.group, self.gain, self.spill = group, gain, spill
-        self.gap, self.noise = gap, noise
+        self.gap, self.noise, self.arm = gap, noise, arm
         self._random = torch.Generator().manual_seed(seed)
         hints = torch.randn(len(logits), 8, generator=self._random, dtype=torch.float64)
         hints[:, 0] += 2 * self.logits / self.logits.std().clamp(min=1e-9)
@@ -72,7 +73,7 @@ class BanditWorld:
         self.logits += self.spill * learnt.sum()
         self.logits.index_add_(0, rows, (1 - self.spill) * learnt)
         found = zip(prompts, rewards.tolist(), strict=True)
-        return [GroupResult(p, tuple(row), 0.0, self.noise) for p, row in found]
+        return [GroupResult(p, tuple(row), self.arm, self.noise) for p, row in found]
 
 
 @dataclass
@@ -113,7 +114,7 @@ def simulate(
         results = world.roll(chosen, sampler.temperatures(chosen, 1.0))
         sampler.observe(results)
         counts[torch.tensor(chosen)] += 1
-        mixed += int(evidence(results).informative.sum())
+        mixed += int(evidence(results, -world.arm).informative.sum())
         scores.append(world.score)
         if score is not None and world.score >= score:
             pictures = len(scores) * size * world.group

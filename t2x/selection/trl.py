@@ -1,7 +1,8 @@
 """Prompt selection inside TRL's GRPO trainer.
 
     selection = Selection(SelectionConfig("mopps"), seed=0)
-    reward = RolloutReward(...)         # tells selection.record_outcomes of its outcomes
+    reward = RolloutReward(...)
+    selection.listen_to(reward)         # any other reward calls selection.record
     trainer = SelectiveGRPOTrainer(..., train_dataset=rows, selection=selection)
     trainer.train(resume_from_checkpoint=...)       # reads selection.json in the checkpoint
 
@@ -19,11 +20,11 @@ import json
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import broadcast_object_list, gather_object
 from torch.utils.data import Sampler
@@ -36,6 +37,9 @@ from t2x.selection.config import SelectionConfig
 from t2x.selection.policy import prompt_entropies, prompt_features, row_temperatures
 from t2x.selection.results import GroupResult
 from t2x.selection.sampler import PromptSampler
+
+if TYPE_CHECKING:
+    from t2x.rollouts import Outcome, RolloutReward, RolloutScorer
 
 __all__ = ["INDEX", "RepeatedDraws", "Selection", "SelectiveGRPOTrainer"]
 
@@ -80,15 +84,11 @@ class Selection:
             self._rows.append((self._calls, int(prompt), value, float(baseline), noise))
         self._calls += 1
 
-    def record_outcomes(
-        self, prompts: Sequence[int] | None, outcomes: Sequence[Any], *, noise: float = 0.0
-    ) -> None:
-        """``record`` for outcomes of ``t2x.rollouts``: broken and failed rewrites count with the
-        reward that they are trained with, truncated ones are masked.
+    def listen_to(self, reward: RolloutReward) -> None:
+        """Take note of every call of a reward of ``t2x.rollouts``: broken and failed rewrites count
+        with the reward that they are trained with, truncated ones are masked.
         """
-        rewards = [None if o.kind == "truncated" else o.reward for o in outcomes]
-        baselines = [o.original_reward for o in outcomes]
-        self.record(prompts, rewards, baselines, noise=noise)
+        reward.listeners.append(partial(_note, self, reward.scorer))
 
     def learn(self) -> list[GroupResult]:
         """Gather what all processes have noted, tell the sampler, and give the groups. Every
@@ -159,16 +159,25 @@ class RepeatedDraws(Sampler[int]):
 class SelectiveGRPOTrainer(GRPOTrainer):
     """TRL's ``GRPOTrainer`` with the prompts of each step chosen by ``selection``.
 
-    ``train_dataset`` gets a column ``prompt_index``, which reaches the reward. What is overridden
-    is named at the head of the module. Under erpo the log-probabilities stay those of the
+    ``train_dataset`` gets a column ``prompt_index``, which reaches the reward. The order is that of
+    the selection, whatever ``shuffle_dataset`` says. What is overridden is named at the head of the
+    module. Under erpo the log-probabilities stay those of the
     trainer's own temperature, as if the lifted samples were its own.
     """
 
-    def __init__(self, *args: Any, selection: Selection, train_dataset: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        selection: Selection,
+        train_dataset: Any,
+        callbacks: Any = None,
+        **kwargs: Any,
+    ) -> None:
         self.selection = selection
-        super().__init__(*args, train_dataset=numbered(train_dataset), **kwargs)
+        # Before all others: a file that marks a checkpoint as whole comes after ours.
+        ours = [_Feedback(selection), *(callbacks or ())]
+        super().__init__(*args, train_dataset=numbered(train_dataset), callbacks=ours, **kwargs)
         selection.bind(self)
-        self.add_callback(_Feedback(selection))
         self._row_prompts: list[int] | None = None
 
     def _get_train_sampler(self, dataset: Any = None) -> RepeatedDraws:
@@ -214,6 +223,19 @@ class _Feedback(TrainerCallback):
             self.selection.save(_checkpoint(args, state))
 
 
+def _note(
+    selection: Selection,
+    scorer: RolloutScorer,
+    outcomes: Sequence[Outcome],
+    columns: Mapping[str, Any],
+) -> None:
+    """A listener of ``RolloutReward``."""
+    rewards = [None if o.kind == "truncated" else o.reward for o in outcomes]
+    noise = scorer.comparison.seed_deviation(max(len(o.seeds) for o in outcomes))
+    baselines = [o.original_reward for o in outcomes]
+    selection.record(columns.get(INDEX), rewards, baselines, noise=noise)
+
+
 def numbered(rows: Any) -> Any:
     """A ``datasets.Dataset`` with the number of each row as column ``prompt_index``.
 
@@ -249,10 +271,6 @@ def _check(trainer: Any, config: SelectionConfig) -> None:
         raise T2XError(
             "accelerator_config.dispatch_batches reads the data on one process, and prompt "
             "selection needs the same choice in all; leave it out"
-        )
-    if not trainer.shuffle_dataset:
-        raise T2XError(
-            "trainer.shuffle_dataset is false, and prompt selection decides the order; leave it out"
         )
     engines = args.use_vllm or getattr(args, "use_transformers_continuous_batching", False)
     if config.method == "erpo" and engines:

@@ -14,6 +14,7 @@ from typing import Any
 
 from t2x.errors import T2XError
 from t2x.registry import SOURCES, import_attr
+from t2x.rewriters.encoding import PromptEncoder
 from t2x.rollouts.reading import policy_text
 from t2x.training.policy import Policy
 
@@ -57,16 +58,29 @@ def templated(rows: Any, policy: Policy) -> Any:
     (``policy_text``), as column ``prompt``, and make completions one assistant message, or plain
     text for a model without a chat template.
 
-    A row whose prompt a trainer would tokenise otherwise than ``PromptEncoder`` (one that holds
-    control tokens of the chat template, say) is left out, and how many were is logged.
+    A row is left out, and how many were is logged, whose prompt a trainer would tokenise otherwise
+    than ``PromptEncoder`` (one that holds control tokens of the chat template, say), or a rewriter
+    would see in none or several pieces.
     """
     encoder = policy.encoder
-    kept = rows.filter(lambda row: encoder.reads_alike(policy_text(row["original_prompt"])))
+    kept = rows.filter(lambda row: _is_readable(row["original_prompt"], encoder))
     if dropped := len(rows) - len(kept):
-        log.warning("%d of %d rows left out: their prompts hold control tokens", dropped, len(rows))
+        log.warning(
+            "%d of %d rows left out: their prompts hold control tokens, or are not in one piece",
+            dropped,
+            len(rows),
+        )
     if len(kept) == 0:
         raise T2XError("no row is left to train on; see the warnings before this")
     return kept.map(_row_writer(policy, kept.column_names), desc="template")
+
+
+def _is_readable(prompt: str, encoder: PromptEncoder) -> bool:
+    try:
+        seen = policy_text(prompt)
+    except T2XError:
+        return False
+    return bool(seen.strip()) and encoder.reads_alike(seen)
 
 
 def _row_writer(policy: Policy, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:

@@ -13,7 +13,6 @@ from t2x.training.config import RunConfig
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
-    from t2x.rollouts.records import Outcome
     from t2x.rollouts.reward import RolloutReward
     from t2x.selection.trl import Selection
     from t2x.training.policy import Policy
@@ -117,13 +116,9 @@ def _trainer(
             rows = unrolled(rows, arguments)
             arguments.shuffle_dataset, arguments.num_train_epochs = False, 1.0
         return GRPOTrainer(train_dataset=rows, **parts)
-    from t2x.selection.trl import INDEX, SelectiveGRPOTrainer
+    from t2x.selection.trl import SelectiveGRPOTrainer
 
-    def tell(outcomes: Sequence[Outcome], columns: Mapping[str, Any]) -> None:
-        noise = reward.scorer.metrics["rollout/floor"]
-        selection.record_outcomes(columns.get(INDEX), outcomes, noise=noise)
-
-    reward.listeners.append(tell)
+    selection.listen_to(reward)
     return SelectiveGRPOTrainer(train_dataset=rows, selection=selection, **parts)
 
 

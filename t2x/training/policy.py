@@ -18,7 +18,15 @@ from t2x.training.config import LoraSection, PolicyConfig
 if TYPE_CHECKING:
     from t2x.rewriters.language_model import LanguageModelRewriter
 
-__all__ = ["Policy", "load_policy", "save_policy", "save_template", "with_adapters"]
+__all__ = [
+    "Policy",
+    "load_policy",
+    "load_trained",
+    "save_policy",
+    "save_template",
+    "save_trained",
+    "with_adapters",
+]
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,21 @@ def save_template(policy: Policy, folder: Path) -> None:
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
     (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
+
+
+def save_trained(model: Any, path: str | Path) -> None:
+    """Write what is trained of a model, adapters or all of it, to go on from in memory."""
+    from safetensors.torch import save_file
+
+    trained = {n: p.detach().contiguous() for n, p in model.named_parameters() if p.requires_grad}
+    save_file(trained, path)
+
+
+def load_trained(model: Any, path: str | Path) -> None:
+    """Put what :func:`save_trained` wrote into the same model."""
+    from safetensors.torch import load_file
+
+    model.load_state_dict(load_file(path), strict=False)
 
 
 def _source(name: str) -> str:

@@ -55,6 +55,7 @@ def _spoken(console: Console, name: str, total: float, done: float) -> Advance:
         if now > done:
             seconds = (total - now) * (present - begun) / (now - done)
             left = f", {timedelta(seconds=round(seconds))} left"
-        console.print(f"{name}: {now / total:.0%} {note}{left}", markup=False, highlight=False)
+        line = f"{name}: {now / total:.0%} {note}{left}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     return say

@@ -35,11 +35,13 @@ Similarity = Callable[[str, str], float]
 
 @dataclass(frozen=True)
 class Measured:
-    """One measurement: ``metrics`` by name, and what each prompt became, with its pictures."""
+    """One measurement: ``metrics`` by name, what each prompt became with its pictures, and the
+    pictures of the user's ``own`` words."""
 
     metrics: dict[str, float]
     rewrites: list[Rewrite]
     shots: list[list[Shot]] = field(repr=False)
+    own: list[list[Shot]] = field(repr=False)
 
 
 class HeldOut:
@@ -111,6 +113,7 @@ class HeldOut:
             _reward_metrics(self._own, shots) | self._text_metrics(rewrites, template),
             list(rewrites),
             shots,
+            self._own,
         )
 
     def _shots(self, texts: Sequence[tuple[str, str]]) -> list[list[Shot]]:

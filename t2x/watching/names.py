@@ -1,11 +1,13 @@
-"""One table from the names that TRL 1.16 and transformers log to those of ``log.jsonl``.
+"""One table from the names that TRL 1.16, transformers and ``t2x.rollouts`` log to those of
+``log.jsonl``.
 
 | key | what it is |
 |---|---|
 | loss, grad_norm, learning_rate, epoch, tokens | as the trainer has them |
 | reward, reward_std | mean and deviation of the training reward |
-| reward/NAME | mean of one reward; against the user's own prompt |
+| reward/NAME, gain/NAME | mean of one reward against the user's own prompt; its gain |
 | gain | reward minus that of the user's own words, same seeds |
+| own_words | reward of the user's own words |
 | kl, entropy | nats per token |
 | length | tokens per completion |
 | zero_variance | share of groups whose members all have one reward |
@@ -45,6 +47,19 @@ _NAMES = {
     "mean_reward": "score",
     "min_reward": "score/min",
 }
+# Of rollouts, whose reward function gives TRL advantages: these stand for what TRL says of those.
+_OF_ROLLOUTS = {
+    "rollout/advantage": "advantage",
+    "rollout/floor": "floor",
+    "rollout/gain": "gain",
+    "rollout/original": "own_words",
+    "rollout/reward": "reward",
+    "share/broken": "broken",
+    "share/failed": "failed",
+    "share/missing": "missing",
+    "share/truncated": "truncated",
+    "share/zero_variance": "zero_variance",
+}
 # What says the same as another key, or nothing about the training.
 _LEFT_OUT = (
     "completions/max_terminated_length",
@@ -53,6 +68,9 @@ _LEFT_OUT = (
     "eval_runtime",
     "eval_samples_per_second",
     "eval_steps_per_second",
+    "rewards/rollout/mean",
+    "rewards/rollout/std",
+    "share/rewrite",
     "total_flos",
 )
 _EVAL = "eval_"
@@ -65,12 +83,16 @@ def renamed(logs: Mapping[str, Any]) -> dict[str, float]:
     """
     if _SUMMARY in logs:
         return {}
-    found = {}
+    found, own = {}, {}
     for key, value in logs.items():
         if key in _LEFT_OUT or not isinstance(value, int | float | None):
             continue
-        name = key.removeprefix(_EVAL)
-        name = _NAMES.get(name, name)
         number = float("nan") if value is None else float(value)
-        found[f"heldout/{name}" if key.startswith(_EVAL) else name] = number
-    return found
+        name = key.removeprefix(_EVAL)
+        if name in _OF_ROLLOUTS:
+            own[_OF_ROLLOUTS[name]] = number
+        elif key.startswith(_EVAL):
+            found[f"heldout/{_NAMES.get(name, name)}"] = number
+        else:
+            found[_NAMES.get(name, name)] = number
+    return found | own

@@ -60,6 +60,10 @@ PANELS = {
         Panel("grad_norm", "Gradient norm"),
         Panel("clipped", "Tokens clipped", share=True),
         Panel("learning_rate", "Learning rate"),
-        Panel("step_seconds", "Seconds per step"),
+        Panel("floor", "Deviation that seeds alone make", share=True),
+        Panel("advantage", "Size of the advantages", share=True),
+        Panel("step_seconds", "Seconds per step", share=True),
+        Panel("seconds/drawing", "Seconds of drawing", share=True),
+        Panel("seconds/scoring", "Seconds of scoring", share=True),
     ),
 }

@@ -26,6 +26,7 @@ _SETTINGS = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "t2x",
     "font.size": 9.0,
+    "axes.formatter.limits": (-3, 4),  # longer numbers leave the panel
     "axes.linewidth": 0.8,
     "axes.edgecolor": _LINE,
     "axes.labelcolor": _MUTED,
@@ -61,6 +62,7 @@ def draw_panel(
     """
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=_SIZE)
@@ -68,6 +70,7 @@ def draw_panel(
         axes = figure.add_subplot()
         axes.set_title(title)
         axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         if zero:

@@ -162,7 +162,7 @@ def _panels(runs: Sequence[Run]) -> Iterable[tuple[str, list[Panel]]]:
             own += [
                 Panel(key, _title(key))
                 for key in sorted(keys - named)
-                if key.startswith(("reward/", "heldout/")) and not key.endswith("_error")
+                if key.startswith(("reward/", "gain/", "heldout/")) and not key.endswith("_error")
             ]
         if own:
             yield name, own
@@ -170,7 +170,8 @@ def _panels(runs: Sequence[Run]) -> Iterable[tuple[str, list[Panel]]]:
 
 def _title(key: str) -> str:
     kind, _, name = key.partition("/")
-    return f"{name}, held out" if kind == "heldout" else f"{name}, training"
+    where = {"heldout": "held out", "gain": "gain in training"}.get(kind, "training")
+    return f"{name}, {where}"
 
 
 def _section(name: str, panels: Sequence[Panel], runs: Sequence[Run], by: str) -> str:
@@ -212,7 +213,7 @@ def _samples(run: Run, runs: Sequence[Run]) -> str:
     shown = _spread(run.samples)
     steps = "".join(f"<th>step {escaped(line['step'])}</th>" for line in shown)
     rows = "\n".join(
-        f"<tr><td>{escaped(sample['prompt'])}</td>"
+        f"<tr><td>{_own_words(run, sample, i)}</td>"
         + "".join(_sample(run, line, i) for line in shown)
         + "</tr>"
         for i, sample in enumerate(shown[-1]["samples"])
@@ -222,6 +223,11 @@ def _samples(run: Run, runs: Sequence[Run]) -> str:
         f'<div class="scroll"><table class="time"><thead><tr><th>the user\'s words</th>{steps}</tr>'
         f"</thead><tbody>\n{rows}\n</tbody></table></div>"
     )
+
+
+def _own_words(run: Run, sample: dict[str, Any], index: int) -> str:
+    shots = (picture_path(run.folder, None, index, j) for j in range(len(sample["scores"])))
+    return "".join(_shot(path, "own words") for path in shots) + escaped(sample["prompt"])
 
 
 def _spread(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,7 +244,7 @@ def _sample(run: Run, line: dict[str, Any], index: int) -> str:
         return "<td></td>"
     sample = samples[index]
     shots = "".join(
-        _shot(picture_path(run.folder, line["step"], index, j), score)
+        _shot(picture_path(run.folder, line["step"], index, j), _number(_float(score)))
         for j, score in enumerate(sample["scores"])
     )
     status = sample["status"]
@@ -246,7 +252,7 @@ def _sample(run: Run, line: dict[str, Any], index: int) -> str:
     return f"<td>{shots}{escaped(sample['text'])}{badge}</td>"
 
 
-def _shot(path: Path, score: float | None) -> str:
+def _shot(path: Path, caption: str) -> str:
     from PIL import Image
 
     from t2x.evaluation.picture import fitted
@@ -255,10 +261,8 @@ def _shot(path: Path, score: float | None) -> str:
         return ""
     with Image.open(path) as picture:
         url = data_url(fitted(picture.convert("RGB"), _THUMBNAIL))
-    caption = _number(_float(score))
-    return (
-        f'<figure><img class="shot" alt="" src="{url}"><figcaption>{caption}</figcaption></figure>'
-    )
+    caption = f"<figcaption>{escaped(caption)}</figcaption>"
+    return f'<figure><img class="shot" alt="" src="{url}">{caption}</figure>'
 
 
 def _groups(run: Run, runs: Sequence[Run]) -> str:

@@ -4,6 +4,7 @@ and one contact sheet per step.
 samples.jsonl                    a line per step: texts and scores
 samples/step-000100.png          the contact sheet
 samples/step-000100/3-0.png      prompt 3, picture 0
+samples/own-words/3-0.png        the same, of the user's own words
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LINES", "cut_samples", "picture_path", "write_samples"]
 
 LINES = "samples.jsonl"
-_FOLDER = "samples"
+_FOLDER, _OWN = "samples", "own-words"
 
 
 def write_samples(
@@ -31,15 +32,12 @@ def write_samples(
 ) -> None:
     """Keep the first ``pictures`` pictures of the first ``prompts`` prompts of a measurement."""
     from t2x.evaluation.contact_sheet import draw_sheet
-    from t2x.media import save_png
 
     rewrites, rows = measured.rewrites[:prompts], measured.shots[:prompts]
     shots = [row[:pictures] for row in rows]
-    for i, row in enumerate(shots):
-        for j, shot in enumerate(row):
-            path = picture_path(folder, step, i, j)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_png(shot.frame, path, text={"prompt": rewrites[i].text, "seed": str(shot.seed)})
+    for i, (rewrite, row) in enumerate(zip(rewrites, shots, strict=True)):
+        _save(folder, step, i, rewrite.text, row)
+        _save(folder, None, i, rewrite.original, measured.own[i][:pictures])
     cells = [c for r, row in zip(rewrites, shots, strict=True) for c in _cells(r.text, row)]
     reward = measured.metrics["reward"]
     sheet = draw_sheet(cells, f"Step {step}", f"held-out reward {reward:.4f} over all prompts")
@@ -47,9 +45,19 @@ def write_samples(
     append_step(folder / LINES, {"step": step, "samples": list(_records(measured, shots))})
 
 
-def picture_path(folder: Path, step: int, prompt: int, picture: int) -> Path:
-    """Where a sample picture lies."""
-    return folder / _FOLDER / _name(step) / f"{prompt}-{picture}.png"
+def picture_path(folder: Path, step: int | None, prompt: int, picture: int) -> Path:
+    """Where a sample picture lies; ``step`` None is that of the user's own words."""
+    name = _OWN if step is None else _name(step)
+    return folder / _FOLDER / name / f"{prompt}-{picture}.png"
+
+
+def _save(folder: Path, step: int | None, prompt: int, text: str, shots: list[Shot]) -> None:
+    from t2x.media import save_png
+
+    for j, shot in enumerate(shots):
+        path = picture_path(folder, step, prompt, j)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_png(shot.frame, path, text={"prompt": text, "seed": str(shot.seed)})
 
 
 def cut_samples(folder: Path, step: int) -> None:

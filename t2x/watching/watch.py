@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import math
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,12 +81,13 @@ class Watch(TrainerCallback):
             require_plots()
 
     def train(self, trainer: Any, *, resume_from: str | None = None) -> None:
-        """Attach to a trainer and let it train; the bar ends with it, however it ends."""
+        """Attach to a trainer and let it train; the bar ends with it, however it ends.
+
+        Bars of transformers, one for each file that a checkpoint writes, stay off meanwhile.
+        """
         self.attach(trainer)
-        try:
+        with self._bar, _without_bars():
             trainer.train(resume_from_checkpoint=resume_from)
-        finally:
-            self._bar.close()
 
     def attach(self, trainer: Any) -> None:
         """Take the place of the trainer's own bar, before all its trackers, so that these get what
@@ -94,8 +96,10 @@ class Watch(TrainerCallback):
         for other in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(other)
         trainer.callback_handler.callbacks.insert(0, self)
-        if self.config.keep_best and trainer.args.save_total_limit == 1:
-            trainer.args.save_total_limit = 2  # at 1, transformers removes the last one at the end
+        if self.config.keep_best:
+            trainer.args.load_best_model_at_end = True  # checked before: it needs no eval_strategy
+            if trainer.args.save_total_limit == 1:  # transformers would remove the last one
+                trainer.args.save_total_limit = 2
 
     def summary(self) -> dict[str, float]:
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
@@ -152,6 +156,8 @@ class Watch(TrainerCallback):
         stop, best = _told(said, args.world_size)
         if stop:
             control.should_training_stop = True
+        if best:
+            self._mark_best(state)
         if stop or best:
             control.should_save = True
 
@@ -190,7 +196,7 @@ class Watch(TrainerCallback):
         if self.config.report and step % self.config.report == 0:
             with self._clock.paused():
                 try_report(self.folder)
-        return stop, HELD_OUT in record and self._is_best(state)
+        return stop, self.config.keep_best and HELD_OUT in record and self._is_best()
 
     def _alarm(self, step: int) -> bool:
         found = find_alarms(self._curves, step, self.config.alarms)
@@ -202,17 +208,23 @@ class Watch(TrainerCallback):
         self.stopped = next((alarm for alarm in found if alarm.stop), None)
         return self.stopped is not None
 
-    def _is_best(self, state: Any) -> bool:
-        """Note in the trainer's state that its next checkpoint is the best so far: such a one is
-        spared from ``save_total_limit``.
+    def _is_best(self) -> bool:
+        """Whether the last held-out reward is the highest of the training, its start left out."""
+        values = self._curves[HELD_OUT].between(1, math.inf).values
+        return bool(values) and values[-1] == max(values) and values.count(values[-1]) == 1
+
+    def _mark_best(self, state: Any) -> None:
+        """Tell the trainer that its next checkpoint is the best so far: it spares it, and goes back
+        to it at the end.
         """
-        values = self._curves[HELD_OUT].values
-        if not self.config.keep_best or not state.global_step or values[-1] < max(values):
-            return False
-        name = f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        state.best_metric, state.best_global_step = values[-1], state.global_step
-        state.best_model_checkpoint = str(self.folder / name)
-        return True
+        step = state.global_step
+        state.best_metric, state.best_global_step = self._best(), step
+        state.best_model_checkpoint = str(self.folder / f"{PREFIX_CHECKPOINT_DIR}-{step}")
+
+    def _best(self) -> float | None:
+        """The last held-out reward; None in processes that don't measure."""
+        values = self._curves.get(HELD_OUT, Curve()).values
+        return values[-1] if values else None
 
     def _note(self) -> str:
         shown = ((key, self._curves[key]) for key in _SHOWN if key in self._curves)
@@ -237,8 +249,8 @@ class Watch(TrainerCallback):
         return {f"heldout/{key}": value for key, value in measured.metrics.items()}
 
     def _take_rollouts(self, record: dict[str, float], processes: int) -> list[dict[str, Any]]:
-        """Put the means of the rollouts since the last line into ``record``, over all processes;
-        give the groups of this one.
+        """Add to ``record`` what it does not say of the rollouts since the last line, means over
+        all processes; give the groups of this one.
         """
         sums, groups = self.rollouts.take()
         if processes > 1:
@@ -246,8 +258,22 @@ class Watch(TrainerCallback):
 
             sums = add_sums(gather_object([sums]))
         if record:
-            record |= {k: total / count for k, (total, count) in sums.items() if count}
+            means = {key: total / count for key, (total, count) in sums.items() if count}
+            record |= {key: value for key, value in means.items() if key not in record}
         return groups
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    from transformers.utils import logging as transformers_logging
+
+    enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if enabled:
+            transformers_logging.enable_progress_bar()
 
 
 def _told(said: tuple[bool, bool], processes: int) -> tuple[bool, bool]:

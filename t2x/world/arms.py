@@ -1,9 +1,9 @@
 """From the name of an arm to what writes its texts.
 
-An arm is ``raw`` (the user's words), ``dense`` (the true scene in the best single style), ``rules``,
-``rewrite`` (the embedded rewriter), the name of a training recipe (the model of its run in
-``runs/NAME/model``), the name, folder or hub id of any rewriter, or ``NAME=SOURCE``, where SOURCE is
-one of the above and NAME what the table calls it.
+An arm is ``raw`` (the user's words), ``dense`` (the true scene in the best single style),
+``rules``, ``rewrite`` (the embedded rewriter), the name of a training recipe (the model of its run
+in ``runs/NAME/model``), the name, folder or hub id of any rewriter, or ``NAME=SOURCE``, where
+SOURCE is one of the above and NAME what the table calls it.
 """
 
 from __future__ import annotations

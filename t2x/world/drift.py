@@ -33,7 +33,8 @@ Similarity: TypeAlias = "Callable[[Sequence[str], Sequence[str]], Array]"  # N a
 @dataclass
 class Drift:
     """Of N proposals: cosine with the user's text, whether a constraint is broken, whether the text
-    tells exactly the true scene as the rules read it, and words; all (N,), NaN where there is no text."""
+    tells exactly the true scene as the rules read it, and words; all (N,), NaN where there is no
+    text."""
 
     similarity: Array
     violated: Array
@@ -61,9 +62,9 @@ def text_similarity(embedder: str = EMBEDDER) -> Similarity:
     """Compare texts by the cosine of their embeddings; names as for a set's reward: an embedded
     CLIP, whose text side is used, ``minilm``, a folder or a hub id.
     """
-    from t2x.rollouts.sets import load_text_embedder
+    from t2x.rewriters.similarity import load_embedder
 
-    embed = load_text_embedder(embedder)
+    embed = load_embedder(embedder)
 
     def similarity(one: Sequence[str], two: Sequence[str]) -> Array:
         if not one:
@@ -89,17 +90,18 @@ def measure_drift(
     guard = Guarded(IdentityRewriter(), domain=domain_named("emoji"))
     readable = np.array([p.status != "failed" for p in proposals], bool)
     count = len(proposals)
-    drift = Drift(*(np.full(count, np.nan) for _ in range(5)), int((~readable).sum()), Counter())
-    kept = [(i, prompts[i], proposals[i].text) for i in np.flatnonzero(readable)]
-    drift.similarity[readable] = similarity([p.text for _, p, _ in kept], [t for *_, t in kept])
+    near, violated, exact, words, asked = np.full((5, count), np.nan)
+    broken: Counter[str] = Counter()
+    kept = [(i, prompts[i], proposals[i].text) for i in range(count) if readable[i]]
+    near[readable] = similarity([p.text for _, p, _ in kept], [text for *_, text in kept])
     for i, prompt, text in kept:
-        broken = _broken(guard, prompt.text, proposals[i])
-        drift.broken.update(broken)
-        drift.violated[i] = float(bool(broken))
-        drift.exact[i] = float(tells_scene(text, prompt.scene))
-        drift.words[i] = len(text.split())
-        drift.asked_words[i] = len(prompt.text.split())
-    return drift
+        failed = _broken(guard, prompt.text, proposals[i])
+        broken.update(failed)
+        violated[i] = float(bool(failed))
+        exact[i] = float(tells_scene(text, prompt.scene))
+        words[i] = len(text.split())
+        asked[i] = len(prompt.text.split())
+    return Drift(near, violated, exact, words, asked, int((~readable).sum()), broken)
 
 
 def _broken(guard: Any, prompt: str, proposal: Rewrite) -> list[str]:

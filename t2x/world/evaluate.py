@@ -1,8 +1,8 @@
 """Arms of the emoji world, compared on the same held-out prompts and seeds by the judge.
 
-An arm turns user prompts into texts for the generator (``t2x.world.arms``). The overall score is the
-mean of the six task scores, as in GenEval (Ghosh et al. 2023, arXiv 2310.11513). Beside it stand
-drift (``t2x.world.drift``) and cost.
+An arm turns user prompts into texts for the generator (``t2x.world.arms``). The overall score is
+the mean of the six task scores, as in GenEval (Ghosh et al. 2023, arXiv 2310.11513). Beside it
+stand drift (``t2x.world.drift``) and cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Several rewrites of each prompt: how different they are, and how many of their pictures are right.
+"""Several rewrites of each prompt: how different they are, and how many of their pictures are
+right.
 
 Diversity is log det(L + I) over the embeddings of what is drawn, as in DPP-GRPO (arXiv 2511.20647),
 so that a rewrite that the guard gave back counts as the user's own words; fidelity is the judge's
@@ -61,7 +62,7 @@ def evaluate_sets(
         texts[name] = arm.texts(prompts, group)
         statuses[name] = Counter(r.status for r in arm.rewrites)
     writers = {
-        name: lambda _, own=own: [text for row in own for text in row]  # type: ignore[misc]
+        name: lambda _, own=own: [text for row in own for text in row]
         for name, own in texts.items()
     }
     drawing: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "progress": progress}
@@ -87,9 +88,9 @@ def evaluate_sets(
 
 
 def _embedder(name: str) -> Any:
-    from t2x.rollouts.sets import load_text_embedder
+    from t2x.rewriters.similarity import load_embedder
 
-    return load_text_embedder(name)
+    return load_embedder(name)
 
 
 def _diversity(sets: Sequence[Sequence[str]], embed: Any) -> Any:

@@ -18,9 +18,9 @@ from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_clai
 from t2x.claims.records import Records, Run, read_records, write_records
 from t2x.claims.verdict import judge_claim
 from t2x.cli import run
-from t2x.config import ConfigError, build_config
+from t2x.config import ConfigError, build_config, load_config
 from t2x.errors import T2XError
-from t2x.registry import RECIPES
+from t2x.registry import RECIPES, load_recipe
 
 from .queues import FAKE
 
@@ -91,7 +91,9 @@ def test_what_a_protocol_may_not_say() -> None:
     def built(**values: object) -> Claim:
         arms = {"a": {"source": "raw"}, "b": {"source": "rules"}}
         given = {"claim": "x", "paper": "y", "arms": arms}
-        return build_config(Claim, given | {"comparisons": [{"first": "a", "second": "b"}]} | values)
+        return build_config(
+            Claim, given | {"comparisons": [{"first": "a", "second": "b"}]} | values
+        )
 
     built()
     for values, words in (
@@ -319,7 +321,7 @@ def test_claims_are_listed_before_any_is_run(capsys) -> None:
     assert run(["claims", "--run"]) == 1
 
 
-# ---- what is committed ----------------------------------------------------------------------------
+# ---- what is committed --------------------------------------------------------------------------
 
 DOCS = Path(__file__).parents[2] / "docs" / "claims"
 
@@ -342,3 +344,15 @@ def test_committed_results_are_computed_from_committed_runs(name: str) -> None:
 def test_write_index_makes_the_page(tmp_path: Path) -> None:
     path = write_index(tmp_path / "docs", protocol())
     assert "The good arm beats the bad one. | not run |" in path.read_text()
+
+
+@pytest.mark.parametrize("name", known_claims())
+def test_every_training_of_a_claim_is_one_that_its_recipe_takes(name: str) -> None:
+    """Settings are read as `t2x train` reads them, so that no queue finds a wrong one at night."""
+    for job in make_plan(load_claim(name)).jobs:
+        if job.arguments[0] != "train":
+            continue
+        _, recipe, _, path, _, *overrides = job.arguments
+        schema, _ = load_recipe(recipe)
+        settings = load_config(schema, path, [text.replace("{work}", "w") for text in overrides])
+        assert settings.run.out == Path(f"w/{job.key}/run") and settings.run.threads == 1

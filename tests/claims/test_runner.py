@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -137,6 +136,20 @@ def test_a_line_that_a_kill_has_cut_is_left_out() -> None:
         file.write('{"ended": 3, "sec')
     folder.note({"pid": 2})
     assert [entry["pid"] for entry in folder.slices] == [1, 2]
+
+
+def test_the_result_is_the_object_at_the_end_of_what_was_printed() -> None:
+    folder = JobFolder(Path("job"))
+    folder.path.mkdir()
+    for said, value in (
+        ('{"a": {\n "b": 1\n}}\n', {"a": {"b": 1}}),
+        ("{'loss': 1.0}\nnoise\n{\n  \"metrics\": {}\n}\n", {"metrics": {}}),
+        ("{'loss': 1.0}\n", None),
+        ('{\n  "metrics": {', None),
+        ("", None),
+    ):
+        (folder.path / "stdout").write_text(said)
+        assert folder.output() == value
 
 
 def test_numbers_that_make_no_sense() -> None:

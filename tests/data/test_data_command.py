@@ -43,6 +43,14 @@ def test_prompts_of_the_world_by_kind_and_task(capsys: pytest.CaptureFixture[str
     assert printed["dropped"] and printed["prompts"]["kinds"] == ["digits", "plain"]
 
 
+def test_prompts_of_another_file_are_left_out():
+    assert run(["data", "prompts", "a.jsonl", "-n", "30"]) == 0
+    assert run(["data", "prompts", "b.jsonl", "-n", "30", "--exclude", "a.jsonl"]) == 0
+    first, second = ({row["original_prompt"] for row in rows_of(n)} for n in ("a.jsonl", "b.jsonl"))
+    assert not first & second
+    assert card_of("b.json")["dropped"]["in the other file"] == 30
+
+
 def test_prompts_that_fit_the_policy():
     options = ("--max-tokens", "16", "--policy", "emoji-rewriter")
     assert run(["data", "prompts", "p.jsonl", "-n", "20", *options]) == 0
@@ -74,6 +82,7 @@ def test_a_teachers_answers_chosen_by_their_pictures():
     card = card_of("s.json")
     assert card["sampling"]["writer"] == "t2x.testing:FakeRewriter"
     assert card["candidates"] == {"rewrite": 36}
+    assert card["candidates_of"]["rewriter"] == "t2x.testing:FakeRewriter"
     assert card["dropped"]["no better than the prompt as it is"] == 12 - len(rows)
 
 
@@ -115,6 +124,7 @@ def test_pairs_of_what_a_search_tried():
     [
         (("sft", "x.jsonl", "-r", "clip"), "--teacher"),
         (("sft", "x.jsonl", "--from", "in.txt"), "who writes answers"),
+        (("sft", "x.jsonl", "--max-words", "5"), "the world's own teacher"),
         (("pairs", "x.jsonl", "--policy", "rules", *FAKES), "no language model"),
         (("prompts", "x.csv"), ".parquet"),
         (("prompts", "x.jsonl", "--from", "missing.txt"), "missing.txt"),

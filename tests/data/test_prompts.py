@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,27 @@ def test_prompts_that_are_too_long_for_the_policy_are_left_out_and_never_cut():
     assert sieve.dropped == {"too many tokens": 1}
     with pytest.raises(T2XError, match="max_tokens"):
         Sieve(PromptRules(max_tokens=9))
+
+
+def test_two_sets_can_be_kept_apart():
+    """RL on prompts that SFT has not seen, as PromptEnhancer."""
+    sieve = Sieve(PromptRules())
+    sieve.exclude([Sourced("A heron.")])
+    assert [p.text for p in sieve.admit([Sourced("a heron"), Sourced("a kayak")])] == ["a kayak"]
+    assert sieve.dropped == {"in the other file": 1}
+
+
+@pytest.mark.extra("train")
+def test_a_data_set_of_the_hub_is_streamed(monkeypatch: pytest.MonkeyPatch):
+    import datasets
+
+    def load(name: str, *, split: str, streaming: bool) -> Iterator[dict[str, str]]:
+        assert (name, split, streaming) == ("owner/prompts", "test", True)
+        return iter([{"caption": "a heron"}, {"caption": "a kayak"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    found = read_prompts("owner/prompts", split="test")
+    assert [p.text for p in found] == ["a heron", "a kayak"]
 
 
 def test_repeats_and_benchmarks_stay_where_they_are_wanted():

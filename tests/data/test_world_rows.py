@@ -96,3 +96,12 @@ def test_kinds_and_tasks_of_the_world():
 def test_a_recipe_loads_them_by_name():
     rows = load_rows("world:sft?n=30&seed=1")
     assert rows.to_list() == world_rows("sft?n=30&seed=1") == load("sft?n=30&seed=1").to_list()
+
+
+def test_without_reasoning_only_the_plan_is_gone() -> None:
+    with_plan, without = (world_rows(f"sft?n=60&seed=3&reasoning={r}") for r in (1, 0))
+    for one, other in zip(with_plan, without, strict=True):
+        assert one["original_prompt"] == other["original_prompt"]
+        said, bare = one["completion"][-1]["content"], other["completion"][-1]["content"]
+        assert said.startswith("<think>") and said.endswith(f"</think>{bare}")
+        assert bare.startswith("<answer>")

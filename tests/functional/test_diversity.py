@@ -65,7 +65,5 @@ def test_log_det_of_sets_and_the_sum_of_what_each_member_adds() -> None:
     assert log_det(copies).item() == pytest.approx(math.log(5), abs=1e-6)
     assert log_det(apart).item() == pytest.approx(4 * math.log(2), abs=1e-6)
     rows = torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    gains = [
-        sum(log_det_gain(one[i : i + 1], one[:i]).item() for i in range(5)) for one in rows
-    ]
+    gains = [sum(log_det_gain(one[i : i + 1], one[:i]).item() for i in range(5)) for one in rows]
     assert log_det(rows).tolist() == pytest.approx(gains)

@@ -64,6 +64,9 @@ def check_all(guarded: Guarded, prompts: list[str] | None = None) -> Counter[str
     for row, result in zip(rows, results, strict=True):
         prompt, wanted = row["prompt"], row["protected"]
         have, had = occurrences(wanted, result.text), occurrences(wanted, prompt)
+        words = {text for text in wanted if text.strip().islower() and text.strip().isalpha()}
+        for text in words:  # such as the " and " between two marks, which a rewriter writes too
+            assert have.pop(text, 0) >= had.pop(text, 0), (prompt, result.text)
         assert have == had, (prompt, result.text)
         new = [leak for leak in LEAKS if leak in result.text and leak not in prompt]
         assert new == [], (prompt, result.text)

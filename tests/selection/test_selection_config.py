@@ -26,6 +26,8 @@ def test_uniform_is_the_default_and_every_method_is_one_word() -> None:
         ({"method": "pcl", "decay": 1.5}, "decay is 1.5; give a number from 0 to 1"),
         ({"method": "pcl", "ridge": 0.0}, "ridge is 0.0; give a number 1e-09 or more"),
         ({"fair_share": -0.1}, "fair_share is -0.1"),
+        ({"margin": "mean"}, "'margin' must be one of 'median'"),
+        ({"margin": float("nan")}, "margin is nan; give a number, or median"),
     ],
 )
 def test_what_can_not_be_meant_is_an_error(given: dict[str, object], says: str) -> None:

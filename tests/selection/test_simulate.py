@@ -4,6 +4,8 @@ when difficulty drifts, and saves pictures.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
@@ -43,6 +45,19 @@ def test_every_method_prefers_the_prompts_that_teach(method: str, seed: int) -> 
     trace = simulate(config, three_kinds(), draws=150, seed=seed)
     assert share_of_middle(trace.counts) > 0.55, trace.counts
     assert trace.informative > 0.55
+
+
+@pytest.mark.parametrize("method", ["mopps", "pcl", "hive"])
+def test_where_every_rewrite_leads_the_median_lead_is_the_bar(method: str) -> None:
+    """An arm far below: to be ahead of it tells nothing, and the prompts that teach look solved."""
+    shares = []
+    for margin in (0.0, "median"):
+        config = SelectionConfig(method, margin=margin)  # type: ignore[arg-type]
+        world = three_kinds(arm=-3.0)
+        world.probe = lambda prompts: [0.0] * len(prompts)  # type: ignore[method-assign]
+        trace = simulate(config, world, draws=150, seed=0)
+        shares.append(share_of_middle(trace.counts))
+    assert shares[0] < 0.42 and shares[1] > 0.5, shares
 
 
 @pytest.mark.parametrize("method", CHOOSING)
@@ -88,12 +103,12 @@ def test_where_nothing_teaches_all_methods_draw_on(method: str, value: float) ->
 
 
 def test_lifted_temperature_revives_prompts_that_are_spent() -> None:
-    """All prompts are solved: at the run's temperature 1 in 14 groups has a failure. ERPO's
-    streaks need rewards without noise, or noise that is known."""
+    """All prompts are solved: at the run's temperature 1 in 14 groups has a failure. That rewards
+    differ by the noise of seeds does not hide it."""
     solved = torch.full((64,), 4.0)
     config = SelectionConfig("erpo", temperature_step=0.25, temperature_ceiling=3.0)
     lifted, plain = (
-        simulate(c, BanditWorld(solved, group=4, noise=0.0), draws=400, seed=0)
+        simulate(c, BanditWorld(solved, group=4), draws=400, seed=0)
         for c in (config, SelectionConfig())
     )
     assert plain.informative == pytest.approx(1 - 0.982**4, abs=0.02)
@@ -114,3 +129,15 @@ def test_a_score_that_is_not_reached_is_none_and_unknown_methods_are_errors() ->
     assert found["mopps"]["pictures"] is None and found["mopps"]["to_uniform"] is None
     with pytest.raises(T2XError, match="no method of selection 'mops'"):
         compare(("mops",))
+
+
+def test_the_command_prints_every_method_beside_uniform(capsys: pytest.CaptureFixture[str]) -> None:
+    from t2x.cli import run
+
+    arguments = ["bench", "selection", "--methods", "mopps", "--prompts", "64"]
+    arguments += ["--score", "0.55", "--seeds", "1"]
+    assert run([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["methods"]
+    assert list(found) == ["uniform", "mopps"] and found["uniform"]["to_uniform"] == 1
+    assert run(arguments) == 0
+    assert "mopps" in capsys.readouterr().out

@@ -203,22 +203,44 @@ def test_records_of_two_processes_make_the_groups_of_one() -> None:
         _groups(rewards[1:], 4)
 
 
-def test_outcomes_count_as_they_are_trained_with() -> None:
-    from t2x.selection.trl import Selection
+class Comparison:
+    """Knows the noise of one seed."""
 
-    selection = Selection()
+    def seed_deviation(self, seeds: int) -> float:
+        return 0.2 / seeds**0.5
+
+
+class Reward:
+    """The part of ``RolloutReward`` that selection listens to."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+        self.scorer = SimpleNamespace(comparison=Comparison())
+
+
+def test_outcomes_count_as_they_are_trained_with() -> None:
+    from t2x.rollouts import Outcome
+    from t2x.selection.trl import Selection
+    from t2x.types import Rewrite
+
+    def outcome(kind: Any, reward: float) -> Outcome:
+        rewrite = Rewrite("a", "b")
+        return Outcome(rewrite, kind, 0, (1, 2, 3, 4), reward=reward, original_reward=0.5)
+
+    selection, reward = Selection(), Reward()
     selection.group = 4
-    outcomes = [
-        SimpleNamespace(kind="rewrite", reward=0.9, original_reward=0.5),
-        SimpleNamespace(kind="broken", reward=-1.0, original_reward=0.5),
-        SimpleNamespace(kind="truncated", reward=0.9, original_reward=0.5),
-        SimpleNamespace(kind="rewrite", reward=math.nan, original_reward=0.5),
-    ]
-    selection.record_outcomes([3] * 4, outcomes, noise=0.1)
-    selection.record_outcomes(None, outcomes)  # an evaluation
+    selection.listen_to(reward)  # type: ignore[arg-type]
+    given = [("rewrite", 0.9), ("broken", -1.0), ("truncated", 0.9), ("rewrite", math.nan)]
+    outcomes = [outcome(*pair) for pair in given]
+    [listener] = pickle.loads(pickle.dumps(reward)).listeners
+    [own] = reward.listeners
+    own(outcomes, {"prompt_index": [3] * 4})
+    own(outcomes, {})  # an evaluation
+    listener(outcomes, {"prompt_index": [5] * 4})  # a copy keeps books of its own
     copy = pickle.loads(pickle.dumps(selection))
     [result] = copy.learn()
-    assert result.prompt == 3 and result.rewards[:2] == (0.9, -1.0) and result.noise == 0.1
+    assert result.prompt == 3 and result.rewards[:2] == (0.9, -1.0)
+    assert result.noise == pytest.approx(0.1) and result.baseline == 0.5
     assert all(math.isnan(reward) for reward in result.rewards[2:])
     assert copy.learn() == []
 
@@ -229,14 +251,12 @@ def trainer_like(**changes: Any) -> Any:
         "use_vllm": False,
         "use_transformers_continuous_batching": False,
     }
-    shuffle = changes.pop("shuffle_dataset", True)
-    return SimpleNamespace(args=SimpleNamespace(**arguments | changes), shuffle_dataset=shuffle)
+    return SimpleNamespace(args=SimpleNamespace(**arguments | changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "method", "says"),
     [
-        ({"shuffle_dataset": False}, "uniform", "shuffle_dataset is false"),
         (
             {"accelerator_config": SimpleNamespace(dispatch_batches=True)},
             "mopps",

@@ -175,7 +175,7 @@ def test_trl_reads_and_learns_what_we_give(data: Path, tmp_path: Path) -> None:
     assert ids == [policy.encoder.encode(t) for t in texts]
     assert '"Open"' not in "".join(texts)
     given: list[float | None] = []
-    call = RolloutReward_call(reward, given)
+    call = listened(reward, given)
     trainer.reward_funcs = [call]
     trainer.train()
     used = list(trainer._logs["advantages"])
@@ -185,7 +185,7 @@ def test_trl_reads_and_learns_what_we_give(data: Path, tmp_path: Path) -> None:
     assert trainer._logs["extra"]["kind"]
 
 
-def RolloutReward_call(reward: Any, given: list[float | None]) -> Any:  # noqa: N802
+def listened(reward: Any, given: list[float | None]) -> Any:
     def rollout(*args: Any, **options: Any) -> Any:
         found = reward(*args, **options)
         given.extend(found)

@@ -110,11 +110,14 @@ def test_samples_are_kept_and_cut(tmp_path: Path) -> None:
     assert [s["prompt"] for s in lines[1]["samples"]] == PROMPTS[:2]
     with Image.open(tmp_path / "samples" / "step-000100" / "0-0.png") as picture:
         assert picture.size == (8, 8) and picture.info["prompt"] == "two dogs, red"
+    with Image.open(tmp_path / "samples" / "own-words" / "0-0.png") as picture:
+        assert picture.info["prompt"] == "two red dogs"
     with Image.open(tmp_path / "samples" / "step-000100.png") as sheet:
         assert sheet.width > 2 * 256
     assert not (tmp_path / "samples" / "step-000100" / "2-0.png").exists()
     cut_samples(tmp_path, 50)
     assert sorted(p.name for p in (tmp_path / "samples").iterdir()) == [
+        "own-words",
         "step-000000",
         "step-000000.png",
     ]

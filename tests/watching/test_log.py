@@ -76,6 +76,9 @@ def test_trls_names_become_ours() -> None:
         "heldout/loss": 2.0,
         "heldout/pair_accuracy": 0.6,
     }
+    # A reward function that gives advantages: their mean is no reward, whatever comes last.
+    both = {"rollout/reward": 0.7, "reward": 0.0, "share/failed": 0.1, "rewards/rollout/mean": 0.0}
+    assert renamed(both) == {"reward": 0.7, "failed": 0.1}
     assert renamed({"rewards/margins": 0.2}) == {"log_ratio/margin": 0.2}
     assert renamed({"train_runtime": 3.0, "train_loss": 0.1}) == {}
 

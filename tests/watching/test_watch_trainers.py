@@ -89,21 +89,23 @@ def grpo(folder: Path, policy: Policy, reward: Any, *, steps: int = 4, **options
     )
 
 
-def reward_of(watch: Watch | None) -> Any:
-    """Length of the answer in words, told to the watch as a recipe's reward does."""
+class Counting:
+    """Reward that is the number of words, told to the watch as a recipe's rewards are."""
 
-    def count(prompts: Any, completions: Any, **_: Any) -> list[float]:
+    __name__ = "count"
+
+    def __init__(self, watch: Watch | None) -> None:
+        self.watch = watch
+
+    def __call__(self, prompts: Any, completions: Any, **_: Any) -> list[float]:
+        originals = [p[-1]["content"] for p in prompts]
         texts = [c[0]["content"] for c in completions]
         values = [float(len(t.split())) for t in texts]
-        if watch is not None:
-            originals = [p[-1]["content"] for p in prompts]
-            rows = zip(originals, texts, values, strict=True)
-            watch.rollouts.add(
-                [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
-            )
+        rows = zip(originals, texts, values, strict=True)
+        judged = [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
+        if self.watch is not None:
+            self.watch.rollouts.add(judged)
         return values
-
-    return count
 
 
 def weights(model: Any) -> torch.Tensor:
@@ -115,11 +117,11 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     from transformers import TrainerCallback
 
     plain = made_policy()
-    grpo(tmp_path / "plain", plain, reward_of(None)).train()
+    grpo(tmp_path / "plain", plain, Counting(None)).train()
     capsys.readouterr()
     policy = made_policy()
     watch = Watch(tmp_path / "run", CONFIG, policy=policy, held_out=held_out())
-    trainer = grpo(tmp_path / "run", policy, reward_of(watch))
+    trainer = grpo(tmp_path / "run", policy, Counting(watch))
     tracked: list[dict[str, float]] = []
 
     class Tracker(TrainerCallback):  # as trackio's or wandb's
@@ -141,7 +143,7 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     assert "heldout/reward" not in lines[1]
     assert lines[0]["seconds"] <= lines[1]["seconds"] <= lines[4]["seconds"]
     page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 6
+    assert page.count('<svg class="plot"') > 10 and page.count("data:image/png") == 8
     assert (tmp_path / "run" / "samples" / "step-000004.png").is_file()
     assert watch.summary()["heldout/reward"] == lines[4]["heldout/reward"]
 
@@ -152,7 +154,7 @@ def test_a_resumed_run_writes_no_step_twice(tmp_path: Path) -> None:
         policy = made_policy()
         config = replace(CONFIG, report=0)
         watch = Watch(tmp_path, config, policy=policy, held_out=held_out())
-        watch.train(grpo(tmp_path, policy, reward_of(watch)), resume_from=resume)
+        watch.train(grpo(tmp_path, policy, Counting(watch)), resume_from=resume)
         return read_steps(tmp_path / "log.jsonl")
 
     whole = run()
@@ -183,7 +185,34 @@ def test_a_stop_ends_the_run_and_keeps_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.extra("train")
-def test_the_best_checkpoint_is_spared(tmp_path: Path) -> None:
+def test_a_run_that_over_optimises_ends_early(tmp_path: Path) -> None:
+    """The training reward is made to rise and the held-out reward to fall: the window of four
+    measurements is full at step 3."""
+
+    class Falling(HeldOut):
+        def measure(self, rewrites: Any, template: Any) -> Any:
+            found = super().measure(rewrites, template)
+            self.turn = getattr(self, "turn", 0) + 1
+            return replace(found, metrics={"reward": -float(self.turn)})
+
+    def rising(completions: Any, trainer_state: Any, **_: Any) -> list[float]:
+        return [trainer_state.global_step + 0.1 * (i % 2) for i in range(len(completions))]
+
+    limits = AlarmConfig(window=4, patience=1, min_steps=0)
+    section = HeldOutSection({"fake-reward": 1.0}, every=1)
+    policy = made_policy()
+    measured = Falling(PROMPTS[:2], FakeGenerator(), [FakeReward()])
+    config = WatchConfig(held_out=section, alarms=limits, report=0)
+    watch = Watch(tmp_path, config, policy=policy, held_out=measured)
+    trainer = grpo(tmp_path, policy, rising, steps=8)
+    watch.train(trainer)
+    assert watch.stopped is not None and watch.stopped.name == "over_optimised"
+    assert trainer.state.global_step == 3
+    assert (tmp_path / "checkpoint-3").is_dir()
+
+
+@pytest.mark.extra("train")
+def test_the_best_checkpoint_is_spared_and_taken(tmp_path: Path) -> None:
     """The held-out reward is made to be highest at step 2."""
     policy = made_policy()
     config = replace(CONFIG, samples=None, report=0, keep_best=True)
@@ -196,11 +225,15 @@ def test_the_best_checkpoint_is_spared(tmp_path: Path) -> None:
 
     measured = Peaked(PROMPTS[:2], FakeGenerator(), [FakeReward()])
     watch = Watch(tmp_path, config, policy=policy, held_out=measured)
-    trainer = grpo(tmp_path, policy, reward_of(watch), steps=6, save_total_limit=1)
+    trainer = grpo(tmp_path, policy, Counting(watch), steps=6, save_total_limit=1)
     watch.train(trainer)
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
     assert {p.name for p in tmp_path.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-6"}
     assert watch.summary()["heldout/best_step"] == 2
+    best = type(policy.model).from_pretrained(tmp_path / "checkpoint-2")
+    last = type(policy.model).from_pretrained(tmp_path / "checkpoint-6")
+    assert torch.equal(weights(policy.model), weights(best))
+    assert not torch.equal(weights(policy.model), weights(last))
 
 
 @pytest.mark.extra("train")
