@@ -197,7 +197,8 @@ class _Sums:
     def pictures(self) -> int:
         """Of one step on one process, those of the prompts left as they are included."""
         groups = self.rows / self.given.get("num_generations", 1)
-        return round((self.rows + groups) * int(self.reward.pictures))
+        pictures: float = (self.rows + groups) * self.reward.pictures
+        return round(pictures)
 
     def memory(self) -> dict[str, dict[str, float | None]]:
         """Bytes by part and phase."""
