@@ -257,8 +257,12 @@ def load_reward(reward: Any, /, **options: Any) -> RewardModel:
     """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory.
 
     A reward that is loaded is given back. Weights are the factory's own option:
-    ``load_reward("clip", source="owner/model")``.
+    ``load_reward("clip", source="owner/model")``. ``dtype`` may be a name, as in a configuration.
     """
+    if isinstance(options.get("dtype"), str):
+        from t2x.devices import named_dtype
+
+        options["dtype"] = named_dtype(options["dtype"])
     return cast("RewardModel", _load("rewards", reward, options))
 
 

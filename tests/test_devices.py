@@ -42,3 +42,13 @@ def test_a_loaded_model_moves_only_when_it_is_asked_to() -> None:
     assert move_loaded(model, None, None) is model and not model.moves
     move_loaded(model, "cuda", torch.float16)
     assert model.moves == ["cuda", torch.float16]
+
+
+def test_each_process_of_a_launcher_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert resolve_device(None) == torch.device("cuda", 3)
+    assert resolve_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert resolve_device(None) == torch.device("cpu")

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
+import t2x
 from t2x import registry
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
 from t2x.testing import (
@@ -230,3 +232,12 @@ def test_an_application_is_found_by_its_name():
     for target in registry.APPS.values():
         package, _, module = target.partition(":")[0].rpartition(".")
         assert (ROOT / FOLDERS[package] / f"{module}.py").is_file()
+
+
+def test_a_number_format_by_name_as_configurations_write_it() -> None:
+    media = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    exact = t2x.load_reward("clip").score(["a cat"], media)
+    rounded = t2x.load_reward("clip", dtype="bfloat16").score(["a cat"], media)
+    assert 0 < abs(float(exact - rounded)) < 0.05
+    with pytest.raises(T2XError, match="no number format 'float17'"):
+        t2x.load_reward("clip", dtype="float17")

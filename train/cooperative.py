@@ -58,7 +58,9 @@ from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
-from t2x.training.run import begin_run, run_trainer
+from t2x.training.run import begin_run
+from t2x.watching.config import WatchConfig
+from t2x.watching.watch import Watch
 from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
@@ -96,7 +98,9 @@ class PrompterConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """``rounds``: how often each prompter has its turn to learn. ``trainer``: TRL's GRPOConfig."""
+    """``rounds``: how often each prompter has its turn to learn. ``trainer``: TRL's GRPOConfig.
+    ``watch``: of every turn, in a folder of its own.
+    """
 
     run: RunConfig
     data: DataConfig
@@ -104,11 +108,14 @@ class Config:
     prompters: list[PrompterConfig]
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     rounds: int = 2
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise T2XError(f"rounds is {self.rounds}; give at least 1")
+        if self.watch.held_out is not None:
+            raise T2XError("watch.held_out measures one policy alone; leave it out of a turn")
         for prompter in self.prompters:
             known = prompter.sees == "prompt" or prompter.role in TEMPLATES
             if not known and prompter.template is None:
@@ -131,7 +138,7 @@ class Turn:
 class TurnReward(RolloutReward):
     """Advantages of the parts that one prompter writes, by what the finished prompts are worth.
 
-    ``following`` go on with each part, greedily; ``drawn`` counts pictures.
+    ``following`` go on with each part, greedily.
     """
 
     def __init__(
@@ -146,13 +153,6 @@ class TurnReward(RolloutReward):
             scorer, tokenizer=rewriter.tokenizer, template=rewriter.template, **options
         )
         self.prompter, self.following = prompter, tuple(following)
-        self.drawn = 0
-
-    def __call__(self, *args: Any, **columns: Any) -> list[float | None]:
-        """As of :class:`RolloutReward`."""
-        found = super().__call__(*args, **columns)
-        self.drawn += self.scorer.measurer.drawn
-        return found
 
     def completions(
         self,
@@ -259,7 +259,7 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
         train_dataset=Dataset.from_list(rows),
         processing_class=policy.tokenizer,
     )
-    run_trainer(trainer, None)
+    Watch(run.out, WatchConfig(report=0)).train(trainer)
 
 
 def _part_rows(source: str) -> list[Mapping[str, str]]:
@@ -293,6 +293,7 @@ def run_turn(
     own_seed = row_seed(config.run.seed, "turn", generation=turn.number)
     run = replace(config.run, out=turn.folder)
     arguments = grpo_arguments(run, policy.template, {**config.trainer, "max_steps": turn.steps})
+    watch = Watch(turn.folder, config.watch, policy=policy)
     reward = TurnReward(
         scorer,
         prompter,
@@ -309,10 +310,13 @@ def run_turn(
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
     rows = turn_rows(policy, prompter, prompters[: turn.place], chosen, turn.number, own_seed)
-    trainer = run_grpo(policy, rows, reward, arguments, run)
+    before = scorer.pictures
+    trainer = run_grpo(policy, rows, reward, arguments, run, watch=watch)
     if "ref" in getattr(policy.model, "peft_config", {}):
         policy.model.delete_adapter("ref")  # TRL's copy; the next turn makes its own
-    metrics = recent_means(trainer.state.log_history) | {"pictures": float(reward.drawn)}
+    metrics = recent_means(trainer.state.log_history) | {
+        "pictures": float(scorer.pictures - before)
+    }
     if trainer.accelerator.is_main_process:
         _keep(policy.model, reward, metrics, turn.folder)
     trainer.accelerator.wait_for_everyone()

@@ -16,23 +16,26 @@ out (``t2x/rollouts``).
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from t2x.rollouts.config import RolloutConfig
 from t2x.selection.config import SelectionConfig
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
-from t2x.training.policy import Policy, load_policy, save_policy
+from t2x.training.policy import load_policy
+from t2x.training.run import begin_run, finish_run, load_data
+from t2x.watching.building import build_watch
+from t2x.watching.config import WatchConfig
 
 __all__ = ["Config", "main"]
 
 
 @dataclass(frozen=True)
 class Config:
-    """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig."""
+    """Sections of the recipe; ``trainer`` holds arguments of TRL's GRPOConfig, ``selection`` says
+    which prompts come next (as it is: each once an epoch).
+    """
 
     data: DataConfig
     reward: RewardConfig
@@ -40,36 +43,53 @@ class Config:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
 
 def main(config: Config) -> dict[str, float]:
-    """Train and save to ``run.out``/model; give means over the last logged steps."""
+    """Train and save to ``run.out``/model; give means over the last logged steps, and what was
+    measured on validation prompts."""
     from t2x.rollouts import RolloutReward, RolloutScorer
-    from t2x.rollouts.rows import prompt_rows
-    from t2x.world.training import set_threads
 
-    set_threads(config.run.threads)
-    begun = time.perf_counter()
+    begin_run(config.run)
     policy = load_policy(config.policy)
-    template = policy.template
-    arguments = grpo_arguments(config.run, template, config.trainer)
+    arguments = grpo_arguments(config.run, policy.template, config.trainer)
+    rows, _, prompts = load_data(config.data, policy)
     reward = RolloutReward(
-        RolloutScorer.from_config(config.reward, config.rollout, template),
+        RolloutScorer.from_config(config.reward, config.rollout, policy.template),
         tokenizer=policy.tokenizer,
-        template=template,
+        template=policy.template,
         num_generations=arguments.num_generations,
         pictures=config.reward.pictures,
         seed=config.run.seed,
         ends=end_tokens(policy.model),
     )
-    rows = prompt_rows(config.data, policy)
-    trainer = run_grpo(policy, rows, reward, arguments, config.run, selection=config.selection)
-    if trainer.accelerator.is_main_process:
-        trained = trainer.accelerator.unwrap_model(trainer.model)
-        save_policy(Policy(trained, policy.tokenizer, template), Path(config.run.out) / "model")
-    return recent_means(trainer.state.log_history) | {
-        "steps": float(trainer.state.global_step),
-        "pictures": float(reward.scorer.pictures),
-        "seconds": time.perf_counter() - begun,
-    }
+    watch = build_watch(
+        config.watch,
+        config.run.out,
+        policy,
+        validation=prompts,
+        generator=config.reward.generator,
+        training_rewards=list(config.reward.rewards),
+    )
+    trainer = run_grpo(
+        policy,
+        rows,
+        reward,
+        arguments,
+        config.run,
+        selection=_selection(config),
+        watch=watch,
+    )
+    found = recent_means(trainer.state.log_history)
+    found["pictures"] = float(reward.scorer.pictures)
+    return finish_run(trainer, policy, watch, found)
+
+
+def _selection(config: Config) -> Any:
+    if config.selection == SelectionConfig():
+        return None
+    from t2x.selection.trl import Selection
+
+    return Selection(config.selection, seed=config.run.seed)

@@ -95,7 +95,7 @@ def main(config: Config) -> dict[str, float]:
     if checkpoint is not None:
         load_state(scorer, checkpoint)
     watch.train(trainer, resume_from=checkpoint)
-    found = {"prompts": len(rows), "pictures": scorer.pictures}
+    found = {"prompts": len(rows), "pictures": trainer.pictures()}
     return finish_run(trainer, policy, watch, found)
 
 

@@ -51,7 +51,9 @@ from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
-from t2x.training.run import begin_run, run_trainer
+from t2x.training.run import begin_run
+from t2x.watching.config import WatchConfig
+from t2x.watching.watch import Watch
 from t2x.world.reward_auc import auc
 from t2x.world.training import write_metrics
 
@@ -79,7 +81,12 @@ class Config:
     penalty: float = 1e-3
     half: bool = False
     finder: Literal["emoji", "model"] = "model"
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.watch.held_out is not None:
+            raise T2XError("a reward model writes no prompts; leave watch.held_out out")
 
 
 class PreferenceModel(nn.Module):
@@ -138,7 +145,7 @@ def train_preference(config: Config, folder: Path) -> dict[str, float]:
     clip = deepcopy(encoder.model).float().requires_grad_(True)
     rows = load_pairs(config.data.train, limit=config.data.limit)
     trainer = _trainer(config, PreferenceModel(clip), rows, PairCollator(encoder))
-    losses = _run(trainer, last_checkpoint(config.run))
+    losses = _run(trainer, config, last_checkpoint(config.run))
     _save_clip(clip, encoder, source, folder, half=config.half)
     return losses
 
@@ -168,7 +175,7 @@ def train_key_points(config: Config, folder: Path) -> dict[str, float]:
         vlm.model = with_adapters(vlm.model, config.policy.lora)
     rows = load_questions(config.data.train, limit=config.data.limit)
     trainer = _trainer(config, vlm.model, rows, AnswerCollator(vlm))
-    losses = _run(trainer, restore_vlm(vlm, last_checkpoint(config.run)))
+    losses = _run(trainer, config, restore_vlm(vlm, last_checkpoint(config.run)))
     save_vlm(vlm, folder, half=config.half)
     (folder / SETTINGS_FILE).write_text(json.dumps({"key_points": config.finder}) + "\n")
     return losses
@@ -238,8 +245,8 @@ def _trainer(config: Config, model: Any, rows: Rows, collator: Any) -> Any:
     return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
 
 
-def _run(trainer: Any, checkpoint: str | None) -> dict[str, float]:
-    run_trainer(trainer, checkpoint)
+def _run(trainer: Any, config: Config, checkpoint: str | None) -> dict[str, float]:
+    Watch(config.run.out, config.watch).train(trainer, resume_from=checkpoint)
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     last = {"loss": float(losses[-1])} if losses else {}
     return last | {"steps": float(trainer.state.global_step)}

@@ -31,6 +31,7 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -69,7 +70,9 @@ from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
-from t2x.training.run import begin_run, run_trainer
+from t2x.training.run import begin_run
+from t2x.watching.config import WatchConfig
+from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
 from t2x.world.training import write_metrics
@@ -102,8 +105,9 @@ class SftConfig:
 
 @dataclass(frozen=True)
 class RoundsConfig:
-    """``number`` of rounds, with so many ``prompts`` each and ``generations`` per prompt, each
-    drawn with ``pictures`` seeds. A pair's scores differ by more than ``margin``.
+    """``number`` of rounds (0 for the supervised steps alone), with so many ``prompts`` each and
+    ``generations`` per prompt, each drawn with ``pictures`` seeds. A pair's scores differ by more
+    than ``margin``.
     """
 
     number: int = 2
@@ -113,7 +117,7 @@ class RoundsConfig:
     margin: float = 0.1
 
     def __post_init__(self) -> None:
-        for name, least in (("number", 1), ("prompts", 1), ("generations", 2), ("pictures", 1)):
+        for name, least in (("number", 0), ("prompts", 1), ("generations", 2), ("pictures", 1)):
             if getattr(self, name) < least:
                 raise T2XError(f"rounds.{name} is {getattr(self, name)}; give at least {least}")
         if not self.margin >= 0:
@@ -127,6 +131,7 @@ class Config:
     weights of the ``policy`` as it learns, or as it was at the ``start`` of the rounds.
     ``finder``: how the judge finds key points: ``emoji``, by text rules, or ``model``.
     ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each round.
+    ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
     run: RunConfig
@@ -141,9 +146,12 @@ class Config:
     judging: str | None = None
     rounds: RoundsConfig = field(default_factory=RoundsConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
     trainer: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.watch.held_out is not None:
+            raise T2XError("every round is measured on data.validation; leave watch.held_out out")
         if self.template.system or self.template.prefill or self.template.variants:
             raise T2XError(
                 "a self-rewarding model has one user message; put the words of template.system "
@@ -226,7 +234,8 @@ def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
         train_dataset=_taught(sft, config.template, vlm),
         data_collator=AnswerCollator(vlm),
     )
-    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
+    checkpoint = restore_vlm(vlm, last_checkpoint(run))
+    Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
     part = folder / f"{_WEIGHTS}.part"
     save_trained(vlm.model, part)
     os.replace(part, done)
@@ -297,6 +306,8 @@ def run_round(
         pairs = [p for group in groups if (p := best_and_worst(group, config.rounds.margin))]
         rows = [_row(rewriter, *pair) for pair in pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        card = _card(groups, config, number) | {"pairs": len(rows)}
+        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
         part = path.with_suffix(".part")
         part.write_text(lines, "utf-8")
         os.replace(part, path)
@@ -358,6 +369,23 @@ def best_and_worst(
     return (best, worst) if enough and best[0].text != worst[0].text else None
 
 
+def _card(groups: Sequence[Any], config: Config, number: int) -> dict[str, Any]:
+    """What the pairs of a round were made of, kept beside them."""
+    outcomes = [outcome for group in groups for _, outcome in group]
+    return {
+        "recipe": "self_reward",
+        "round": number,
+        "seed": config.run.seed,
+        "policy": config.policy.model,
+        "judge": f"{JUDGE} of the {config.judge}",
+        "generator": config.generator,
+        "prompts": len(groups),
+        "kinds": dict(Counter(o.kind for o in outcomes)),
+        "not_measured": sum(o.missing for o in outcomes),
+        "margin": config.rounds.margin,
+    }
+
+
 def _row(
     rewriter: LanguageModelRewriter,
     best: tuple[Completion, Outcome],
@@ -405,7 +433,8 @@ def learn(
         train_dataset=Dataset.from_list(pairs),
         processing_class=vlm.tokenizer,
     )
-    run_trainer(trainer, restore_vlm(vlm, last_checkpoint(run)))
+    checkpoint = restore_vlm(vlm, last_checkpoint(run))
+    Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
     if adapted and "ref" in vlm.model.peft_config:
         vlm.model.delete_adapter("ref")  # TRL's copy of this round's beginning
     vlm.model.eval()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +28,13 @@ def train(
         str,
         typer.Option(help="A YAML file, or one that t2x brings: world/grpo, gpu24/grpo."),
     ] = "",
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Say what memory and time it would take on GPUs, and stop."),
+    ] = False,
+    gpu: Annotated[str, typer.Option(help="For --plan: rtx4090, a100 or h100.")] = "a100",
+    gpus: Annotated[int, typer.Option(min=1, help="For --plan: GPUs, a process on each.")] = 1,
+    zero: Annotated[int, typer.Option(help="For --plan: stage of DeepSpeed ZeRO, 0 or 3.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train a rewriter. A run that was stopped goes on from its last checkpoint.
@@ -39,14 +48,33 @@ def train(
     schema, main = load_recipe(recipe)
     path = find_config(config) if config else None
     settings = load_config(schema, path, overrides or [])
+    if plan:
+        _show_plan(recipe, settings, as_json, card=gpu, processes=gpus, zero=zero)
+        return
     out = Path(settings.run.out)
-    save_config(settings, out / "config.yaml")
+    first = os.environ.get("RANK", "0") == "0"  # of the processes that accelerate launches
+    if first:
+        save_config(settings, out / "config.yaml")
     metrics = main(settings)
+    if not first:
+        return
     if as_json:
         print_json({"recipe": recipe, "out": out, "metrics": metrics})
         return
     print_table(f"{recipe} in {out}", ("metric", "value"), metrics.items())
     note(f"the trained model is in {out / 'model'}")
+
+
+def _show_plan(recipe: str, settings: Any, as_json: bool, **hardware: Any) -> None:
+    from t2x.training.plan import Hardware, make_plan
+
+    found = make_plan(recipe, settings, Hardware(**hardware))
+    if as_json:
+        seconds, unknown = dict(found.seconds), found.unknown
+        memory = {name: dict(row) for name, row in found.memory.items()}
+        print_json({"fits": found.fits, "bytes": memory, "seconds": seconds, "unknown": unknown})
+        return
+    sys.stdout.write("\n".join(found.lines()) + "\n")
 
 
 def find_config(name: str) -> Path:

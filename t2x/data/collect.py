@@ -64,6 +64,7 @@ class Policy:
                 [
                     _candidate(c.text, *self.reader.read(prompt.text, c, seed=self.seed))
                     for c in group
+                    if not c.problem  # not the policy's: the prompt is too long for it, say
                 ],
             )
             for i, (prompt, group) in enumerate(zip(prompts, groups, strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 from t2x.data.answers import AnswerRules, accepted_answers, best_answers
 from t2x.data.decontaminate import sources
 from t2x.data.files import check_free, write_rows
-from t2x.data.gathering import WORLD, PromptSource, Sampling, gather, gather_candidates
+from t2x.data.gathering import WORLD, PromptSource, Sampling, gather, gather_candidates, scored_path
 from t2x.data.pairs import PairRules, choose_pairs
 from t2x.data.ranking import Combine, rank
 from t2x.data.records import Scored
@@ -88,6 +88,7 @@ def make_sft(
     scored = gather_candidates(
         prompts, sampling, out, dropped, as_policy=False, overwrite=overwrite, progress=progress
     )
+    kept_at = Path(prompts.source) if prompts.is_scored else scored_path(out)
     known: dict[str, Any] = {}
     if any(one.original for one in scored):
         used = (scale or Scale()).of(sampling, scored)
@@ -96,7 +97,7 @@ def make_sft(
         known = {"scale": plain(used), "noise": ranking.noise}
     else:
         rows = accepted_answers(scored, rules, dropped)
-    card = _card("sft", prompts, dropped, sampling=sampling, rules=rules)
+    card = _card("sft", prompts, dropped, sampling=sampling, rules=rules, scored=kept_at)
     return write_rows(out, rows, {**card, **_kinds(scored), **known}, overwrite=overwrite)
 
 
@@ -121,10 +122,11 @@ def make_pairs(
     scored = gather_candidates(
         prompts, sampling, out, dropped, as_policy=True, overwrite=overwrite, progress=progress
     )
+    kept_at = Path(prompts.source) if prompts.is_scored else scored_path(out)
     used = (scale or Scale()).of(sampling, scored)
     ranking = rank(scored, used.weights or {}, combine=used.combine)
     rows, known = choose_pairs(ranking, rules, dropped)
-    card = _card("pairs", prompts, dropped, sampling=sampling, rules=rules)
+    card = _card("pairs", prompts, dropped, sampling=sampling, rules=rules, scored=kept_at)
     card |= {**_kinds(scored), "scale": plain(used), "pairs": known}
     known["pictures_per_text"] = ranking.pictures
     return write_rows(out, rows, card, overwrite=overwrite)
@@ -133,13 +135,13 @@ def make_pairs(
 # ---- cards --------------------------------------------------------------------------------------
 
 
-def _job_of(prompts: PromptSource) -> dict[str, Any] | None:
-    """What the run was that scored candidates are of, as the file beside them says."""
+def _job_of(scored: Path) -> dict[str, Any] | None:
+    """What the run was that candidates are of (weights, versions), as the file beside them says."""
     from t2x.jobs.output import side_files
     from t2x.settings import read_object
 
-    path = side_files(Path(prompts.source))[1]
-    return read_object(path) if prompts.is_scored and path.is_file() else None
+    path = side_files(scored)[1]
+    return read_object(path) if path.is_file() else None
 
 
 def _kinds(scored: Sequence[Scored]) -> dict[str, Any]:
@@ -154,6 +156,7 @@ def _card(
     *,
     sampling: Sampling | None = None,
     rules: AnswerRules | PairRules | None = None,
+    scored: Path | None = None,
 ) -> dict[str, Any]:
     from t2x import __version__
 
@@ -166,7 +169,7 @@ def _card(
         "t2x": __version__,
         "prompts": plain(prompts, exact=True),
         "sampling": plain(sampling, exact=True),
-        "candidates_of": _job_of(prompts),
+        "candidates_of": None if scored is None else _job_of(scored),
         "rules": plain(rules, exact=True),
         "dropped": dict(sorted(dropped.items())),
         "decontaminated": [*sources()["benchmarks"]] if prompts.rules.decontaminated else [],

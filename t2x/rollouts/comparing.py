@@ -173,7 +173,7 @@ class Comparison:
         kinds = torch.tensor([kind == "rewrite" for kind in block.kinds], dtype=torch.bool)
         number = max(len(block.kinds), 1)
         values = {
-            f"share/{kind}": block.kinds.count(kind) / number  # type: ignore[arg-type]
+            f"share/{kind}": block.kinds.count(kind) / number
             for kind in ("rewrite", "broken", "failed", "truncated")
         }
         good = kinds & ~found.reward.isnan() & ~found.original.isnan()

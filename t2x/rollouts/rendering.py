@@ -29,7 +29,10 @@ class Drawing:
 class Drawer(Protocol):
     """What draws: in this process or in others."""
 
-    modality: str
+    @property
+    def modality(self) -> str:
+        """Whether it draws images or videos."""
+        ...
 
     def draw(self, drawings: Sequence[Drawing]) -> list[Tensor]:
         """Draw N pictures in order: uint8 on the CPU, (3, H, W) or (F, 3, H, W)."""

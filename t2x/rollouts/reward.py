@@ -34,8 +34,8 @@ class RolloutReward:
         seed: of the run; with the step of training and the prompt it decides the seeds.
         ends: tokens that end a completion, beside the tokenizer's own.
 
-    ``outcomes`` are those of the last call, of this process; each of ``listeners`` is told them, and
-    the other columns of the data set, one value per completion.
+    ``outcomes`` are those of the last call, of this process; each of ``listeners`` is told them,
+    and the other columns of the data set, one value per completion.
     """
 
     __name__ = "rollout"  # TRL logs it as rewards/rollout

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from t2x.config import build_config
 from t2x.errors import T2XError
 from t2x.training.config import RunConfig
+from t2x.watching.reporters import check_reporters
 
 __all__ = ["last_checkpoint", "trainer_arguments"]
 
@@ -21,9 +22,10 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     """Build TRL's configuration class ``cls`` (``GRPOConfig``, ...): ``defaults`` of the recipe,
     then what the user has ``given``, every name and type checked.
 
-    Raises T2XError for what belongs into the ``run`` section, ConfigError for unknown names. On a
-    CPU gradient checkpointing is off, where it only costs time, and nothing is reported to
-    trackers unless ``report_to`` says so.
+    Raises T2XError for what belongs into the ``run`` section, and for trackers in ``report_to``
+    that are unknown or not installed; ConfigError for unknown names. On a CPU gradient
+    checkpointing is off, where it only costs time, and nothing is reported to trackers unless
+    ``report_to`` says so.
     """
     import torch
 
@@ -32,6 +34,7 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     values: dict[str, Any] = {"report_to": "none", "disable_tqdm": True}
     if not torch.cuda.is_available():
         values |= {"use_cpu": True, "gradient_checkpointing": False}
+    check_reporters((defaults | dict(given)).get("report_to"))
     values |= {**defaults, **given, "output_dir": str(run.out), "seed": run.seed}
     return build_config(cls, values)
 

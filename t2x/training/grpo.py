@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
-from t2x.selection.config import SelectionConfig
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
-from t2x.training.run import run_trainer
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
     from t2x.rollouts.reward import RolloutReward
+    from t2x.selection.trl import Selection
     from t2x.training.policy import Policy
+    from t2x.watching.watch import Watch
 
 __all__ = ["DEFAULTS", "end_tokens", "grpo_arguments", "recent_means", "run_grpo"]
 
@@ -28,7 +27,6 @@ log = logging.getLogger(__name__)
 DEFAULTS: dict[str, Any] = {
     "beta": 0.04,
     "scale_rewards": "none",
-    "shuffle_dataset": False,  # rows come in the order of use (t2x.rollouts.rows.unrolled)
     "mask_truncated_completions": True,
     "logging_steps": 1,
     "save_strategy": "steps",
@@ -75,46 +73,53 @@ def run_grpo(
     run: RunConfig,
     *,
     callbacks: Sequence[Any] = (),
-    selection: SelectionConfig | None = None,
+    selection: Selection | None = None,
+    watch: Watch | None = None,
 ) -> Any:
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
-    and give the trainer. ``selection``: which rows are taken; None is each once an epoch."""
+    and give the trainer.
+
+    Without ``selection`` each prompt comes once an epoch, in an order that a resumed run keeps.
+    """
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
 
-    make, rows = _trainer_and_rows(rows, reward, arguments, selection or SelectionConfig())
-    trainer = make(
-        model=policy.model,
-        reward_funcs=[reward],
-        args=arguments,
-        train_dataset=rows,
-        processing_class=policy.tokenizer,
-        callbacks=[RolloutStateCallback(reward), *callbacks],
-    )
+    parts = {
+        "model": policy.model,
+        "reward_funcs": [reward],
+        "args": arguments,
+        "processing_class": policy.tokenizer,
+        "callbacks": [RolloutStateCallback(reward), *callbacks],
+    }
+    trainer = _trainer(parts, rows, reward, selection)
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    run_trainer(trainer, checkpoint)
+    if watch is None:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    else:
+        reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+        watch.train(trainer, resume_from=checkpoint)
     return trainer
 
 
-def _trainer_and_rows(
-    rows: Any, reward: RolloutReward, arguments: Any, selection: SelectionConfig
-) -> tuple[Any, Any]:
-    """TRL's trainer with all epochs laid out in order, or the one that chooses, with the rows as
-    they are."""
-    if selection == SelectionConfig():
-        from trl import GRPOTrainer
+def _trainer(
+    parts: dict[str, Any], rows: Any, reward: RolloutReward, selection: Selection | None
+) -> Any:
+    """TRL's own trainer over all epochs laid out as one, or the one that chooses prompts."""
+    from trl import GRPOTrainer
 
-        from t2x.rollouts.rows import unrolled
+    from t2x.rollouts.rows import unrolled
 
-        rows = unrolled(rows, arguments)
-        arguments.num_train_epochs = 1.0  # all of them are laid out in the rows
-        return GRPOTrainer, rows
-    from t2x.selection.trl import Selection, SelectiveGRPOTrainer
+    if selection is None:
+        arguments = parts["args"]
+        if arguments.shuffle_dataset:
+            rows = unrolled(rows, arguments)
+            arguments.shuffle_dataset, arguments.num_train_epochs = False, 1.0
+        return GRPOTrainer(train_dataset=rows, **parts)
+    from t2x.selection.trl import SelectiveGRPOTrainer
 
-    chosen = Selection(selection, seed=arguments.seed)
-    chosen.listen_to(reward)
-    return partial(SelectiveGRPOTrainer, selection=chosen), rows
+    selection.listen_to(reward)
+    return SelectiveGRPOTrainer(train_dataset=rows, selection=selection, **parts)
 
 
 def recent_means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -14,7 +14,8 @@ answers that count for the picture and against it. ``point``, a name of
 
 ``world:preferences?n=...&seed=...`` and ``world:key-points?...`` draw as many from scene truth
 (``t2x.world.preferences``): the judge labels nothing. ``fresh=true`` gives pictures that no
-training draws.
+training draws. Of the spoilt ones a fifth goes through the generator: half of those through its
+autoencoder, of half it draws the last part itself; ``redrawn=false`` saves the time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import io
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -36,9 +38,10 @@ from t2x.media import from_pil, load_picture
 from t2x.scoring.key_points import KEY_POINTS, OVERALL
 from t2x.scoring.vlm_encoder import Question
 from t2x.training.data import load_rows
-from t2x.world.corruption import corrupt, to_pictures
+from t2x.world.captions import caption
+from t2x.world.corruption import corrupt, partly_denoised, to_pictures, vae_round_trip
 from t2x.world.key_points import emoji_key_points, true_answer
-from t2x.world.preferences import preference_pair
+from t2x.world.preferences import Shown, preference_pair
 from t2x.world.truth import satisfies
 
 __all__ = [
@@ -55,6 +58,8 @@ _STRIDE = 10**10  # between seeds
 _WORLD = 20_000
 _TRIES = 8  # preferences that a question about a key point is looked for in
 _WHOLE = 0.2
+_REDRAWN = 0.2
+_KEYS = ("n", "seed", "fresh", "redrawn")
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,8 @@ def load_pairs(source: str, *, limit: int | None = None) -> Rows:
     """Rows of :class:`PicturePair` from a file or ``world:preferences``; T2XError says what a row
     lacks."""
     if (drawn := world_range(source, "preferences", limit)) is not None:
-        return Rows(len(drawn), lambda i: _world_pair(drawn.start + i))
+        drawer = _drawer(source)
+        return Rows(len(drawn), lambda i: _world_pair(drawn[i], drawer))
     rows, folder = _read(source, limit, ("chosen", "rejected"))
     return Rows(
         len(rows),
@@ -121,7 +127,8 @@ def load_questions(source: str, *, limit: int | None = None) -> Rows:
     """Rows of :class:`AnsweredQuestion` from a file or ``world:key-points``; T2XError says what a
     row lacks."""
     if (drawn := world_range(source, "key-points", limit)) is not None:
-        return Rows(len(drawn), lambda i: _world_question(drawn.start + i))
+        drawer = _drawer(source)
+        return Rows(len(drawn), lambda i: _world_question(drawn[i], drawer))
     rows, folder = _read(source, limit, ("picture", "answer"))
     return Rows(len(rows), lambda i: _question(rows[i], folder))
 
@@ -180,12 +187,11 @@ def _question(row: Mapping[str, Any], folder: Path) -> AnsweredQuestion:
 def world_range(source: str, kind: str, limit: int | None = None) -> range | None:
     """Which numbers of the world's rows ``world:KIND?n=...&seed=...&fresh=...`` means; None for
     another source, T2XError for a wrong one."""
-    head, _, query = source.partition("?")
-    if head != f"world:{kind}":
+    if source.partition("?")[0] != f"world:{kind}":
         return None
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := sorted(set(given) - {"n", "seed", "fresh"}):
-        raise T2XError(f"{source!r}: unknown {', '.join(unknown)}; allowed: n, seed, fresh")
+    given = _query(source)
+    if unknown := sorted(set(given) - set(_KEYS)):
+        raise T2XError(f"{source!r}: unknown {', '.join(unknown)}; allowed: {', '.join(_KEYS)}")
     try:
         number, seed = int(given.get("n", _WORLD)), int(given.get("seed", 0))
     except ValueError as error:
@@ -196,24 +202,49 @@ def world_range(source: str, kind: str, limit: int | None = None) -> range | Non
     return range(first, first + (number if limit is None else min(number, limit)))
 
 
-def _spoilt(picture: Any, number: int, *, clean: float) -> Tensor:
+def _query(source: str) -> dict[str, str]:
+    return dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
+
+
+def _drawer(source: str) -> Any:
+    """The generator that some pictures go through, loaded once for all rows; None without."""
+    return None if _query(source).get("redrawn") == "false" else _loaded_drawer()
+
+
+@cache
+def _loaded_drawer() -> Any:
+    from t2x.world.flow import load_drawer
+
+    return load_drawer()
+
+
+def _spoilt(shown: Shown, number: int, drawer: Any, *, clean: float) -> Tensor:
     """A render as a generator might have drawn it; a share ``clean`` stays as it is."""
     generator = torch.Generator().manual_seed(number)
-    pictures, _ = corrupt(to_pictures([picture]), generator, clean=clean)
-    return pictures[0]
+    pictures = to_pictures([shown.picture])
+    chance, kept, level = torch.rand(3, generator=generator).tolist()
+    if kept < clean:
+        return pictures[0]
+    if drawer is None or chance >= _REDRAWN:
+        return corrupt(pictures, generator, clean=0)[0][0]
+    if chance < _REDRAWN / 2:
+        return vae_round_trip(pictures, drawer.vae)[0]
+    sigma = torch.tensor([0.3 + 0.4 * level])
+    text = caption(shown.scene, "sentence", 0)
+    return partly_denoised(drawer, pictures, [text], generator, sigma=sigma).float()[0]
 
 
-def _world_pair(number: int) -> PicturePair:
+def _world_pair(number: int, drawer: Any) -> PicturePair:
     pair = preference_pair(number)
     sides = zip((pair.chosen, pair.rejected), pair.degrade, strict=True)
     pictures = [
-        _spoilt(shown.picture, 2 * number + i, clean=0.0 if spoilt else 1.0)
+        _spoilt(shown, 2 * number + i, drawer, clean=0.0 if spoilt else 1.0)
         for i, (shown, spoilt) in enumerate(sides)
     ]
     return PicturePair(pair.prompt, *pictures)
 
 
-def _world_question(number: int) -> AnsweredQuestion:
+def _world_question(number: int, drawer: Any) -> AnsweredQuestion:
     """A key point, or one time in ``1 / _WHOLE`` the whole, of one picture of a preference whose
     prompt raises some."""
     rng = random.Random(f"key point {number}")
@@ -228,7 +259,7 @@ def _world_question(number: int) -> AnsweredQuestion:
         point, asked = "overall", Question(OVERALL.replace("{prompt}", pair.prompt))
         # Of a preference each picture either shows its scene or is one change away: never unsure.
         answer = "yes" if satisfies(pair.scene, shown.placed) else "no"
-    return AnsweredQuestion(_spoilt(shown.picture, number, clean=0.3), asked, answer, point)
+    return AnsweredQuestion(_spoilt(shown, number, drawer, clean=0.3), asked, answer, point)
 
 
 def _answers(prompt: str, placed: Any) -> list[tuple[str, Question, str]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
@@ -66,7 +64,7 @@ class RoundWriter:
 
     def __call__(self, number: int) -> Round:
         """Write round ``number``."""
-        prompts = self._of_round(number)
+        places, prompts = self._of_round(number)
         seed = random.Random(f"rebel {self._seed} {number}").getrandbits(32)
         written = self._rewriter.complete(
             [policy_text(p) for p in prompts], num_generations=_SAMPLES, seed=seed
@@ -83,11 +81,11 @@ class RoundWriter:
         for i, (prompt, (first, second)) in enumerate(zip(prompts, written, strict=True)):
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
             if first.text != second.text and not any(math.isnan(o.reward) for o in ours):
-                pairs.append(self._pair(prompt, (first, second), ours))
-        return Round(pairs, self._found(pairs, written))
+                pairs.append(self._pair(prompt, (first, second), ours, places[i]))
+        return Round(pairs, self._scorer.metrics, self._scorer.measurer.drawn)
 
-    def _of_round(self, number: int) -> list[str]:
-        """This process's prompts of a round."""
+    def _of_round(self, number: int) -> tuple[range, list[str]]:
+        """This process's prompts of a round, and their places in it."""
         from accelerate import PartialState
 
         size, total = self._section.prompts, len(self._prompts)
@@ -100,14 +98,20 @@ class RoundWriter:
                 random.Random(f"prompts {self._seed} {turn}").shuffle(orders[turn])
             chosen.append(self._prompts[orders[turn][index]])
         processes = PartialState()
-        return chosen[processes.process_index :: processes.num_processes]
+        places = range(processes.process_index, size, processes.num_processes)
+        return places, [chosen[place] for place in places]
 
     def _pair(
-        self, prompt: str, texts: tuple[Completion, Completion], outcomes: Sequence[Outcome]
+        self,
+        prompt: str,
+        texts: tuple[Completion, Completion],
+        outcomes: Sequence[Outcome],
+        place: int,
     ) -> ScoredPair:
         first, second = (self._ids(completion) for completion in texts)
         asked = self._policy.encoder.encode(policy_text(prompt))
-        return ScoredPair(asked, first, second, *(o.reward for o in outcomes))
+        one, two = (outcome.reward for outcome in outcomes)
+        return ScoredPair(asked, first, second, one, two, place)
 
     def _ids(self, completion: Completion) -> list[int]:
         """Tokens that were sampled, and the end behind them."""
@@ -115,13 +119,3 @@ class RoundWriter:
         tokenizer = self._policy.tokenizer
         ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return [*ids, tokenizer.eos_token_id]
-
-    def _found(
-        self, pairs: Sequence[ScoredPair], written: Sequence[Sequence[Completion]]
-    ) -> dict[str, float]:
-        lengths = [len(ids) for p in pairs for ids in (p.chosen_ids, p.rejected_ids)]
-        numbers: dict[str, Any] = {
-            "pairs": len(pairs),
-            "completions/mean_length": statistics.fmean(lengths) if lengths else math.nan,
-        }
-        return {**self._scorer.metrics, **numbers}

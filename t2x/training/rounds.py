@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,29 +34,36 @@ from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
 from t2x.training.pair_trainers import pair_collator
 
-__all__ = ["RebelTrainer", "Round", "ScoredPair"]
+__all__ = ["PICTURES", "RebelTrainer", "Round", "ScoredPair"]
 
 REWARDS = ("reward_chosen", "reward_rejected")
 LOGPS = ("ref_chosen_logps", "ref_rejected_logps")
+PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as means
 
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """Token ids of a prompt and of two completions, in any order, with their rewards."""
+    """Token ids of a prompt and of two completions, in any order, with their rewards. ``place`` in
+    the round orders the pairs of all processes.
+    """
 
     prompt_ids: list[int]
     chosen_ids: list[int]
     rejected_ids: list[int]
     reward_chosen: float
     reward_rejected: float
+    place: int = 0
 
 
 @dataclass(frozen=True)
 class Round:
-    """What the policy wrote in one round: pairs to learn, and numbers to log."""
+    """What the policy wrote in one round: this process's pairs to learn, how many ``pictures``
+    it drew for them, and what all processes ``found``, to be logged.
+    """
 
     pairs: Sequence[ScoredPair]
     found: Mapping[str, float]
+    pictures: int = 0
 
 
 class RebelTrainer(Trainer):
@@ -127,7 +135,9 @@ class RebelTrainer(Trainer):
             own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
             write_whole(own, "".join(lines))
-            for name, value in written.found.items():
+            drawn = torch.tensor([written.pictures], device=self.accelerator.device)
+            total = self.accelerator.gather(drawn).sum().item()
+            for name, value in {**written.found, PICTURES: float(total)}.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
         lines = [line for part in parts for line in part.read_text().splitlines()]
@@ -136,7 +146,10 @@ class RebelTrainer(Trainer):
                 f"round {number} gave no pair: its completions were cut off, equal or not "
                 "measured; give more room (the template's max_new_tokens), prompts or temperature"
             )
-        self._pairs.rows = [json.loads(line) for line in lines]
+        self._pairs.rows = sorted(map(json.loads, lines), key=lambda row: int(row["place"]))
+        self._values["pairs"].append(len(lines))
+        ids = (row[name] for row in self._pairs.rows for name in ("chosen_ids", "rejected_ids"))
+        self._values["completions/mean_length"].append(statistics.fmean(map(len, ids)))
 
     def compute_loss(
         self,
@@ -162,8 +175,14 @@ class RebelTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means of what was noted since the last log."""
         means = {name: sum(values) / len(values) for name, values in self._values.items()}
+        if PICTURES in means:
+            means[PICTURES] = sum(self._values[PICTURES])
         self._values.clear()
         super().log({**logs, **means}, start_time)
+
+    def pictures(self) -> float:
+        """How many pictures were drawn in all rounds, those before a kill included."""
+        return float(sum(line.get(PICTURES, 0.0) for line in self.state.log_history))
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))

@@ -19,7 +19,7 @@ from t2x.world.training import set_threads, write_metrics
 if TYPE_CHECKING:
     from t2x.watching.watch import Watch
 
-__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data", "run_trainer"]
+__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data"]
 
 
 class Data(NamedTuple):
@@ -71,15 +71,6 @@ def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
     if rows is None or "eval_strategy" in given:
         return {}
     return {"eval_strategy": "steps", "eval_steps": 0.1}
-
-
-def run_trainer(trainer: Any, checkpoint: str | None) -> None:
-    """Train, from a checkpoint if there is one; the trainer prints nothing."""
-    from transformers import PrinterCallback, ProgressCallback
-
-    for callback in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(callback)
-    trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def finish_run(

@@ -71,8 +71,9 @@ class WatchConfig:
         report: steps between two writings of report.html, which is written at the end too; 0 never
             writes it.
         bar: whether to draw a progress bar.
-        keep_best: save a checkpoint where the held-out reward is the highest so far, and spare it
-            from ``save_total_limit``.
+        keep_best: save a checkpoint where the held-out reward is the highest so far, spare it from
+            ``save_total_limit``, and end with its weights. Without it, a run that an alarm ended
+            ends with those that it had then.
     """
 
     held_out: HeldOutSection | None = None

@@ -62,6 +62,7 @@ def draw_panel(
     """
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=_SIZE)
@@ -69,7 +70,7 @@ def draw_panel(
         axes = figure.add_subplot()
         axes.set_title(title)
         axes.set_xlabel(x_label)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         if zero:

@@ -54,7 +54,7 @@ class Watch(TrainerCallback):
         policy: the tokenizer and template that the model is trained with.
         held_out: what measures validation prompts; None measures nothing.
 
-    ``rollouts`` collects what ``follow`` looks at, or what is given to its ``add``. ``stopped`` is
+    ``rollouts.add`` takes the outcomes of each generation from a reward function. ``stopped`` is
     the alarm that ended the run. Raises ``MissingDependencyError`` when a report is asked for and
     what draws its plots is not installed.
     """
@@ -71,8 +71,6 @@ class Watch(TrainerCallback):
         self.policy, self.held_out = policy, held_out
         self.rollouts = RolloutStats()
         self.stopped: Alarm | None = None
-        self._followed: Any = None
-        self._seen: Any = None
         self._curves: dict[str, Curve] = {}
         self._pending: dict[str, float] = {}
         self._active: set[str] = set()
@@ -98,13 +96,10 @@ class Watch(TrainerCallback):
         for other in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(other)
         trainer.callback_handler.callbacks.insert(0, self)
-        if self.config.keep_best and trainer.args.save_total_limit == 1:
-            trainer.args.save_total_limit = 2  # at 1, transformers removes the last one at the end
-
-    def follow(self, reward: Any) -> None:
-        """Look at a reward function's ``outcomes`` (``t2x.rollouts.RolloutReward``) at every step:
-        its texts and groups reach log and report."""
-        self._followed = reward
+        if self.config.keep_best:
+            trainer.args.load_best_model_at_end = True  # checked before: it needs no eval_strategy
+            if trainer.args.save_total_limit == 1:  # transformers would remove the last one
+                trainer.args.save_total_limit = 2
 
     def summary(self) -> dict[str, float]:
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
@@ -140,10 +135,6 @@ class Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         step = state.global_step
         self._advance(step, self._note())
-        outcomes = getattr(self._followed, "outcomes", None)
-        if outcomes is not None and outcomes is not self._seen:  # one generation, several steps
-            self.rollouts.add(outcomes)
-            self._seen = outcomes
         section = self.config.held_out
         if self.held_out is None or section is None:
             return
@@ -165,6 +156,8 @@ class Watch(TrainerCallback):
         stop, best = _told(said, args.world_size)
         if stop:
             control.should_training_stop = True
+        if best:
+            self._mark_best(state)
         if stop or best:
             control.should_save = True
 
@@ -203,7 +196,7 @@ class Watch(TrainerCallback):
         if self.config.report and step % self.config.report == 0:
             with self._clock.paused():
                 try_report(self.folder)
-        return stop, HELD_OUT in record and self._is_best(state)
+        return stop, self.config.keep_best and HELD_OUT in record and self._is_best()
 
     def _alarm(self, step: int) -> bool:
         found = find_alarms(self._curves, step, self.config.alarms)
@@ -215,17 +208,23 @@ class Watch(TrainerCallback):
         self.stopped = next((alarm for alarm in found if alarm.stop), None)
         return self.stopped is not None
 
-    def _is_best(self, state: Any) -> bool:
-        """Note in the trainer's state that its next checkpoint is the best so far: such a one is
-        spared from ``save_total_limit``.
+    def _is_best(self) -> bool:
+        """Whether the last held-out reward is the highest of the training, its start left out."""
+        values = self._curves[HELD_OUT].between(1, math.inf).values
+        return bool(values) and values[-1] == max(values) and values.count(values[-1]) == 1
+
+    def _mark_best(self, state: Any) -> None:
+        """Tell the trainer that its next checkpoint is the best so far: it spares it, and goes back
+        to it at the end.
         """
-        values = self._curves[HELD_OUT].values
-        if not self.config.keep_best or not state.global_step or values[-1] < max(values):
-            return False
-        name = f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        state.best_metric, state.best_global_step = values[-1], state.global_step
-        state.best_model_checkpoint = str(self.folder / name)
-        return True
+        step = state.global_step
+        state.best_metric, state.best_global_step = self._best(), step
+        state.best_model_checkpoint = str(self.folder / f"{PREFIX_CHECKPOINT_DIR}-{step}")
+
+    def _best(self) -> float | None:
+        """The last held-out reward; None in processes that don't measure."""
+        values = self._curves.get(HELD_OUT, Curve()).values
+        return values[-1] if values else None
 
     def _note(self) -> str:
         shown = ((key, self._curves[key]) for key in _SHOWN if key in self._curves)

@@ -174,6 +174,13 @@ def test_a_policys_completions_are_kept_as_it_wrote_them():
     assert all("<answer>" in c.completion and "<answer>" not in c.text for c in one.candidates)
 
 
+def test_a_prompt_that_is_too_long_for_the_policy_is_none_of_its_failures():
+    model: Any = load_rewriter("emoji-rewriter")
+    policy = Policy(model, CompletionReader(model.template), 2)
+    (one,) = policy.write([Sourced("a very long request " * 200)], 0)
+    assert one.candidates == ()
+
+
 def test_what_a_search_tried_are_candidates():
     searcher = load_search(
         "evolution", rewriter=FakeRewriter(), generator=FakeGenerator(), rewards=FakeReward(),

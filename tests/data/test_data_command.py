@@ -82,6 +82,7 @@ def test_a_teachers_answers_chosen_by_their_pictures():
     card = card_of("s.json")
     assert card["sampling"]["writer"] == "t2x.testing:FakeRewriter"
     assert card["candidates"] == {"rewrite": 36}
+    assert card["candidates_of"]["rewriter"] == "t2x.testing:FakeRewriter"
     assert card["dropped"]["no better than the prompt as it is"] == 12 - len(rows)
 
 

@@ -15,6 +15,7 @@ from t2x.errors import T2XError
 from t2x.registry import load_recipe
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
+from t2x.watching.config import WatchConfig
 
 pytestmark = [
     pytest.mark.extra("train"),
@@ -51,6 +52,7 @@ def make_config(data: Path, out: Path, **trainer: Any) -> Any:
             {"t2x.testing:FakeReward": 1.0}, generator="t2x.testing:FakeGenerator", pictures=2
         ),
         run=RunConfig(out, seed=3),
+        watch=WatchConfig(report=0, bar=False),
         trainer=TRAINER | trainer,
     )
 
@@ -173,7 +175,7 @@ def test_trl_reads_and_learns_what_we_give(data: Path, tmp_path: Path) -> None:
     assert ids == [policy.encoder.encode(t) for t in texts]
     assert '"Open"' not in "".join(texts)
     given: list[float | None] = []
-    call = RolloutReward_call(reward, given)
+    call = listened(reward, given)
     trainer.reward_funcs = [call]
     trainer.train()
     used = list(trainer._logs["advantages"])
@@ -183,7 +185,7 @@ def test_trl_reads_and_learns_what_we_give(data: Path, tmp_path: Path) -> None:
     assert trainer._logs["extra"]["kind"]
 
 
-def RolloutReward_call(reward: Any, given: list[float | None]) -> Any:  # noqa: N802
+def listened(reward: Any, given: list[float | None]) -> Any:
     def rollout(*args: Any, **options: Any) -> Any:
         found = reward(*args, **options)
         given.extend(found)

@@ -53,7 +53,7 @@ def killed(whole: Path, copy: Path) -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "lora"),
-    [*((name, None) for name in RECIPES), ("dpo", {"rank": 4}), ("rebel", {"rank": 4})],
+    [*((name, None) for name in RECIPES), ("dpo", {"rank": 4})],
 )
 def test_runs_resumes_and_saves(recipe: str, lora: Any, tmp_path: Path) -> None:
     given = settings(recipe, tmp_path)
@@ -109,7 +109,7 @@ def test_fine_tuning_learns_the_teacher(tmp_path: Path) -> None:
     metrics = run("sft", tmp_path / "run", given, max_steps=20, save_steps=20)
     curve = losses(tmp_path / "run")
     assert sum(curve[-5:]) < 0.6 * sum(curve[:5])
-    assert metrics["eval_loss"] < curve[0]
+    assert metrics["heldout/loss"] < curve[0]
 
 
 @pytest.mark.parametrize("recipe", ["dpo", "sem_dpo"])
@@ -118,9 +118,9 @@ def test_the_preferred_text_becomes_likelier(recipe: str, tmp_path: Path) -> Non
     given = settings(recipe, tmp_path)
     given["data"]["validation"] = write(tmp_path / "held.jsonl", pair_rows(12, seed=9))
     metrics = run(recipe, tmp_path / "run", given, max_steps=8, save_steps=8)
-    assert metrics["eval_rewards/margins"] > 0.3
-    assert metrics["eval_rewards/accuracies"] > 0.7
-    assert metrics["eval_loss"] < 0.6  # log 2 before
+    assert metrics["heldout/log_ratio/margin"] > 0.3
+    assert metrics["heldout/pair_accuracy"] > 0.7
+    assert metrics["heldout/loss"] < 0.6  # log 2 before
 
 
 def test_sem_dpo_leaves_out_winners_that_break_their_prompt(tmp_path: Path) -> None:

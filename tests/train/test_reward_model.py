@@ -20,12 +20,11 @@ from t2x.training.picture_rows import load_pairs, load_questions
 pytestmark = pytest.mark.extra("train")
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "train" / "world"
-KEY_POINTS = "world:key-points?n=30&fresh=true"
 
 
 def run(name: str, out: Path, *changes: str) -> dict[str, float]:
     schema, main = load_recipe("reward_model")
-    small = ("trainer.per_device_train_batch_size=2", "trainer.warmup_steps=0")
+    small = ("trainer.per_device_train_batch_size=2", "trainer.warmup_steps=0", "watch.report=0")
     return main(load_config(schema, CONFIGS / f"{name}.yaml", [f"run.out={out}", *small, *changes]))
 
 

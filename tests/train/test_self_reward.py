@@ -34,6 +34,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     user = 'In plain words, what is "{prompt}"?'
     return {
         "run": {"out": str(folder / "run")},
+        "watch": {"report": 0, "bar": False},
         "data": {"train": str(prompts), "validation": str(prompts)},
         "policy": {"model": "emoji-vlm"},
         "template": {"user": user, "max_new_tokens": 24, "temperature": 2.0, "domain": "emoji"},
@@ -62,6 +63,8 @@ def test_a_round_learns_from_its_own_scores_and_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "run"
     rows = [json.loads(line) for line in (out / "rounds/1/pairs.jsonl").read_text().splitlines()]
     assert metrics["round1/pairs"] == len(rows) > 0
+    card = json.loads((out / "rounds/1/pairs.json").read_text())
+    assert (card["pairs"], sum(card["kinds"].values())) == (len(rows), 12)
     assert all(row["score_chosen"] > row["score_rejected"] for row in rows)
     assert metrics["round1/dpo/rewards/margins"] > 0
     assert {"round0/heldout/gain/align", "round1/heldout/gain/hps"} <= set(metrics)

@@ -34,6 +34,8 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         trainer_arguments(SFTConfig, run, {"learning_rte": 1.0})
     with pytest.raises(T2XError, match=r"given as run\.seed"):
         trainer_arguments(SFTConfig, run, {"seed": 1})
+    with pytest.raises(T2XError, match="unknown tracker 'wandbb'"):
+        trainer_arguments(SFTConfig, run, {"report_to": "wandbb"})
 
 
 def test_last_checkpoint(tmp_path: Path) -> None:

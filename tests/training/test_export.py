@@ -33,7 +33,9 @@ def make_run(folder: Path, *, lora: bool) -> Path:
     with torch.no_grad():
         for name, parameter in policy.model.named_parameters():
             if not lora or "lora_" in name:
-                parameter.add_(torch.randn(parameter.shape, generator=noise), alpha=0.1 if lora else 0.03)
+                parameter.add_(
+                    torch.randn(parameter.shape, generator=noise), alpha=0.1 if lora else 0.03
+                )
     save_policy(policy, folder / "model")
     if lora:
         policy.model.save_pretrained(folder / "adapter", save_embedding_layers=False)

@@ -103,17 +103,33 @@ def test_a_file_without_a_column_is_refused(tmp_path: Path) -> None:
 
 
 def test_world_rows_are_the_same_every_time_and_fresh_ones_are_others() -> None:
-    first, again = (load_pairs("world:preferences?n=3&seed=2") for _ in range(2))
+    first, again = (load_pairs("world:preferences?n=3&seed=2&redrawn=false") for _ in range(2))
     assert torch.equal(first[2].chosen, again[2].chosen)
     assert load_pairs("world:preferences?n=3&seed=2&fresh=true")[2].prompt != first[2].prompt
-    rows = load_questions("world:key-points?n=60")
-    assert len(load_questions("world:key-points?n=60", limit=5)) == 5
+    rows = load_questions("world:key-points?n=60&redrawn=false")
+    assert len(load_questions("world:key-points?n=60&redrawn=false", limit=5)) == 5
     asked = [rows[i] for i in range(60)]
     assert all(row.right is not None for row in asked)
     assert 10 < sum(bool(row.right) for row in asked) < 50
     assert {"counting", "overall"} <= {row.point for row in asked}
-    pairs = [load_pairs("world:preferences?n=20")[i] for i in range(20)]
+    pairs = [load_pairs("world:preferences?n=20&redrawn=false")[i] for i in range(20)]
     assert {split_of(pair.prompt) for pair in pairs} == {"train"}
+
+
+def test_some_spoilt_pictures_went_through_the_generator() -> None:
+    plain, redrawn = (
+        load_questions(f"world:key-points?n=12&redrawn={given}") for given in ("false", "true")
+    )
+    same = []
+    for i in range(12):
+        one, other = plain[i], redrawn[i]
+        assert one.picture is not None
+        assert other.picture is not None
+        assert (one.question, one.answer) == (other.question, other.answer)
+        assert 0 <= float(other.picture.min()) <= float(other.picture.max()) <= 1
+        assert torch.equal(other.picture, redrawn[i].picture)
+        same.append(torch.equal(one.picture, other.picture))
+    assert 6 <= sum(same) < 12
 
 
 CATS = [Placed("cat", "red", 10, 30, 12, "left"), Placed("cat", None, 30, 30, 12, "center")]

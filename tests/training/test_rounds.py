@@ -125,7 +125,16 @@ def test_rounds_are_written_by_the_policy_as_it_is(tmp_path: Path) -> None:
     assert best[-1] > 0.9
 
 
-def test_going_on_inside_a_round_writes_nothing_anew(tmp_path: Path) -> None:
+def adapted() -> Any:
+    from t2x.training.config import LoraSection
+    from t2x.training.policy import with_adapters
+
+    torch.manual_seed(0)
+    return with_adapters(tiny_causal_lm()[0], LoraSection(rank=2))
+
+
+@pytest.mark.parametrize("build", [lambda: None, adapted], ids=["full", "lora"])
+def test_going_on_inside_a_round_writes_nothing_anew(build: Any, tmp_path: Path) -> None:
     """Two steps a round, saved at step 3: round 1 is read from its file, round 2 written again."""
     written: list[int] = []
 
@@ -133,17 +142,20 @@ def test_going_on_inside_a_round_writes_nothing_anew(tmp_path: Path) -> None:
         written.append(number)
         return constant(*[pair(i, (i + number + 1) % 6, 1.0, 0.5) for i in range(4)])(number)
 
-    whole = trainer(tmp_path / "out", write)
+    whole = trainer(tmp_path / "out", write, model=build())
+    start = [p.detach().clone() for p in whole.model.parameters()]
     whole.train()
     assert written == [0, 1, 2]
     kept = (tmp_path / "out" / "rounds" / "0001-0of1.jsonl").read_text()
-    again = trainer(tmp_path / "out", write)
+    again = trainer(tmp_path / "out", write, model=build())
     again.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
     assert written == [0, 1, 2, 2]
     assert (tmp_path / "out" / "rounds" / "0001-0of1.jsonl").read_text() == kept
     for one, two in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
-    trainer(tmp_path / "out", write).train()  # from the start: all rounds anew
+    for before, now in zip(start, whole.model.parameters(), strict=True):
+        assert torch.equal(before, now) != now.requires_grad
+    trainer(tmp_path / "out", write, model=build()).train()  # from the start: all rounds anew
     assert written == [0, 1, 2, 2, 0, 1, 2]
 
 

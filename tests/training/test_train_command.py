@@ -18,7 +18,7 @@ def test_a_file_or_a_name(tmp_path: Path) -> None:
     path.write_text("run: {out: x}\n")
     assert find_config(str(path)) == path
     assert find_config("world/grpo").name == "grpo.yaml"
-    with pytest.raises(T2XError, match="give a YAML file or one of: .*world/grpo"):
+    with pytest.raises(T2XError, match=r"give a YAML file or one of: .*world/grpo"):
         find_config("wrld/grpo")
 
 

@@ -90,21 +90,21 @@ def grpo(folder: Path, policy: Policy, reward: Any, *, steps: int = 4, **options
 
 
 class Counting:
-    """Reward that is the number of words, with the outcomes that a recipe's reward has."""
+    """Reward that is the number of words, told to the watch as a recipe's rewards are."""
 
     __name__ = "count"
 
     def __init__(self, watch: Watch | None) -> None:
-        self.outcomes: list[Judged] = []
-        if watch is not None:
-            watch.follow(self)
+        self.watch = watch
 
     def __call__(self, prompts: Any, completions: Any, **_: Any) -> list[float]:
         originals = [p[-1]["content"] for p in prompts]
         texts = [c[0]["content"] for c in completions]
         values = [float(len(t.split())) for t in texts]
         rows = zip(originals, texts, values, strict=True)
-        self.outcomes = [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
+        judged = [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
+        if self.watch is not None:
+            self.watch.rollouts.add(judged)
         return values
 
 
@@ -185,7 +185,34 @@ def test_a_stop_ends_the_run_and_keeps_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.extra("train")
-def test_the_best_checkpoint_is_spared(tmp_path: Path) -> None:
+def test_a_run_that_over_optimises_ends_early(tmp_path: Path) -> None:
+    """The training reward is made to rise and the held-out reward to fall: the window of four
+    measurements is full at step 3."""
+
+    class Falling(HeldOut):
+        def measure(self, rewrites: Any, template: Any) -> Any:
+            found = super().measure(rewrites, template)
+            self.turn = getattr(self, "turn", 0) + 1
+            return replace(found, metrics={"reward": -float(self.turn)})
+
+    def rising(completions: Any, trainer_state: Any, **_: Any) -> list[float]:
+        return [trainer_state.global_step + 0.1 * (i % 2) for i in range(len(completions))]
+
+    limits = AlarmConfig(window=4, patience=1, min_steps=0)
+    section = HeldOutSection({"fake-reward": 1.0}, every=1)
+    policy = made_policy()
+    measured = Falling(PROMPTS[:2], FakeGenerator(), [FakeReward()])
+    config = WatchConfig(held_out=section, alarms=limits, report=0)
+    watch = Watch(tmp_path, config, policy=policy, held_out=measured)
+    trainer = grpo(tmp_path, policy, rising, steps=8)
+    watch.train(trainer)
+    assert watch.stopped is not None and watch.stopped.name == "over_optimised"
+    assert trainer.state.global_step == 3
+    assert (tmp_path / "checkpoint-3").is_dir()
+
+
+@pytest.mark.extra("train")
+def test_the_best_checkpoint_is_spared_and_taken(tmp_path: Path) -> None:
     """The held-out reward is made to be highest at step 2."""
     policy = made_policy()
     config = replace(CONFIG, samples=None, report=0, keep_best=True)
@@ -203,6 +230,10 @@ def test_the_best_checkpoint_is_spared(tmp_path: Path) -> None:
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2")
     assert {p.name for p in tmp_path.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-6"}
     assert watch.summary()["heldout/best_step"] == 2
+    best = type(policy.model).from_pretrained(tmp_path / "checkpoint-2")
+    last = type(policy.model).from_pretrained(tmp_path / "checkpoint-6")
+    assert torch.equal(weights(policy.model), weights(best))
+    assert not torch.equal(weights(policy.model), weights(last))
 
 
 @pytest.mark.extra("train")
