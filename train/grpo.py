@@ -71,7 +71,9 @@ def main(config: Config) -> dict[str, float]:
         policy,
         validation=prompts,
         generator=config.reward.generator,
+        generator_options=config.reward.generator_options,
         training_rewards=list(config.reward.rewards),
+        scorer=reward.scorer,
     )
     trainer = run_grpo(
         policy,
