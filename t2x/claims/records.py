@@ -195,4 +195,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _rounded(values: list[Any], decimals: int = _WIDTH) -> list[Any]:
-    return [round(v, decimals) if isinstance(v, float) and math.isfinite(v) else v for v in values]
+    return [_short(v, decimals) if _is_number(v) else v for v in values]
+
+
+def _short(value: float, decimals: int) -> float:
+    """Without the decimals that say nothing, of which a file would hold thousands."""
+    near = round(value, decimals)
+    return int(near) if near == int(near) else near
