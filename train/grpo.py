@@ -82,7 +82,9 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    return finish_run(trainer, policy, watch, recent_means(trainer.state.log_history))
+    found = recent_means(trainer.state.log_history)
+    found["pictures"] = float(reward.scorer.pictures)
+    return finish_run(trainer, policy, watch, found)
 
 
 def _selection(config: Config) -> Any:

@@ -20,7 +20,7 @@ from t2x.errors import T2XError
 from t2x.files import made_folder, write_whole
 from t2x.plain import json_line
 
-__all__ = ["Records", "Run", "collect", "read_records", "write_records"]
+__all__ = ["Records", "Run", "collect", "read_curve", "read_records", "write_records"]
 
 FILE = "runs.jsonl"
 _POINTS = 120  # of a curve that are kept
@@ -82,7 +82,7 @@ def collect(plan: Plan, work: Path) -> Records:
                 [_step(jobs[k].label, k, r) for k, r in zip(keys[:-1], steps, strict=True)],
                 _summary(given["arms"][ARM], keys[-1], evaluation["seconds"]),
                 {name: _rounded(row) for name, row in given["rows"]["arms"][ARM].items()},
-                _curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
+                read_curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
             )
         )
     found.failures = [
@@ -154,7 +154,7 @@ def _failures(key: str, label: str, work: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
+def read_curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
     """Columns of a training's log, thinned: the lines that have a held-out value, or all."""
     lines = []
     for text in path.read_text("utf-8").splitlines() if path.is_file() else []:
@@ -162,7 +162,7 @@ def _curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
             lines.append(json.loads(text))
         except ValueError:  # cut by a kill
             continue
-    lines = _carried(lines, ("step", "seconds", keys.x))
+    lines = _carried(lines, [n for n in ("step", "seconds", keys.x) if any(n in x for x in lines)])
     lines = [line for line in lines if _is_number(line.get(keys.y))] or lines
     kept = lines[:: max(1, math.ceil(len(lines) / _POINTS))]
     wanted = dict.fromkeys(("step", "seconds", keys.x, keys.y, "reward", "kl", "entropy", "length"))

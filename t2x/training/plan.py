@@ -156,7 +156,7 @@ class _Sums:
         self.recipe, self.config, self.hardware = recipe, config, hardware
         self.given = _arguments(TRAINERS[recipe]) | config.trainer
         self.card = CARDS[hardware.card]
-        self.reward = getattr(config, "reward", None)
+        self.reward: Any = getattr(config, "reward", None)
         self.workers = bool(getattr(getattr(config, "rollout", None), "workers", 0))
 
     @cached_property
@@ -197,7 +197,8 @@ class _Sums:
     def pictures(self) -> int:
         """Of one step on one process, those of the prompts left as they are included."""
         groups = self.rows / self.given.get("num_generations", 1)
-        return round((self.rows + groups) * self.reward.pictures)
+        pictures: float = (self.rows + groups) * self.reward.pictures
+        return round(pictures)
 
     def memory(self) -> dict[str, dict[str, float | None]]:
         """Bytes by part and phase."""

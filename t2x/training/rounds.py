@@ -182,7 +182,7 @@ class RebelTrainer(Trainer):
 
     def pictures(self) -> float:
         """How many pictures were drawn in all rounds, those before a kill included."""
-        return sum(line.get(PICTURES, 0.0) for line in self.state.log_history)
+        return float(sum(line.get(PICTURES, 0.0) for line in self.state.log_history))
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))
