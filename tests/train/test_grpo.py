@@ -113,6 +113,20 @@ def test_broken_off_and_gone_on_is_the_same_run(
     assert states[0] == states[1]
 
 
+@pytest.mark.parametrize("name", ["world/grpo", "presets/reprompt", "presets/promptenhancer"])
+def test_configurations_are_what_the_recipe_and_trl_take(name: str) -> None:
+    from t2x.commands.train import find_config
+    from t2x.config import load_config
+    from t2x.rewriters.templates import Template
+    from t2x.training.grpo import grpo_arguments
+
+    schema, _ = load_recipe("grpo")
+    config = load_config(schema, find_config(name))
+    arguments = grpo_arguments(config.run, Template(), config.trainer)
+    assert arguments.beta > 0
+    assert arguments.generation_batch_size % arguments.num_generations == 0
+
+
 def test_settings_that_undo_rollouts_are_refused(data: Path, tmp_path: Path) -> None:
     _, main = load_recipe("grpo")
     with pytest.raises(T2XError, match=r"trainer\.scale_rewards is 'group'"):
