@@ -42,6 +42,10 @@ COMMANDS = (
     "bench rewrite",
     "bench score",
     "bench selection",
+    "claims",
+    "eval",
+    "eval sets",
+    "eval world",
     "serve",
     "world",
     "world train",
@@ -83,7 +87,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_help_of_every_command(t2x, command):
     code, out, err = t2x(*command.split(), "--help")
     assert code == 0 and f"Usage: t2x {command}".rstrip() in out and not err
-    if command not in ("", "bench", "data", "serve", "world"):
+    if command not in ("", "bench", "eval", "data", "serve", "world"):
         assert "--json" in out
 
 
@@ -136,6 +140,11 @@ def test_version(t2x):
         (("list", "rewads"), 1, "did you mean 'rewards'"),
         (("world", "train", "emoji-clop"), 1, "did you mean 'emoji-clip'"),
         (("world", "eval", "--arm", ","), 1, "no arm was named"),
+        (("eval", "world", "--arms", "raw,grpo"), 1, "make it with `t2x train grpo"),
+        (("eval", "world", "--arms", "raw,x=nothing"), 1, "unknown arm 'nothing'"),
+        (("eval", "sets", "--group", "1"), 2, "Invalid value"),
+        (("claims", "nothing"), 1, "unknown claim 'nothing'"),
+        (("claims", "--run"), 1, "name a claim"),
         (("world", "eval", "--n", "29"), 2, "Invalid value"),
         (("world", "eval", "--workers", "1"), 1, "--workers: for arms at equal cost"),
         (("world", "eval", "--reward", "clip=1", "--split", "held-out"), 1, "--reward, --split:"),

@@ -37,6 +37,8 @@ def test_the_probe_sees_a_heavy_package():
         "from t2x.cli import run; assert run(['world', 'eval', '--help']) == 0",
         "from t2x.cli import run; assert run(['serve', '--help']) == 0",
         "from t2x.cli import run; assert run(['data', 'pairs', '--help']) == 0",
+        "from t2x.cli import run; assert run(['eval', 'world', '--help']) == 0",
+        "from t2x.cli import run; assert run(['claims', '--help']) == 0",
         "import t2x.data.collect, t2x.data.pairs, t2x.data.checking",
         "import t2x.jobs.rewriting, t2x.jobs.engines, t2x.rewriters.decoding",
     ],

@@ -27,6 +27,7 @@ from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, finish_run, load_data
 from t2x.watching.building import build_watch
 from t2x.watching.config import WatchConfig
+from t2x.watching.names import renamed
 
 __all__ = ["Config", "main"]
 
@@ -84,7 +85,9 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    return finish_run(trainer, policy, watch, recent_means(trainer.state.log_history))
+    found = recent_means([renamed(row) for row in trainer.state.log_history])
+    found["pictures"] = float(reward.scorer.pictures)
+    return finish_run(trainer, policy, watch, found)
 
 
 def _selection(config: Config) -> Any:

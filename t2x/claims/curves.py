@@ -25,7 +25,9 @@ _WINDOW = 3
 def points(columns: Columns, keys: Curve, *, smooth: bool = True) -> tuple[Array, Array]:
     """What was spent and the score there, (T,) each, where both were measured; ``smooth`` gives
     means of three scores in a row, at the last of them."""
-    pairs = zip(columns.get(keys.x, ()), columns.get(keys.y, ()), strict=True)
+    if keys.x not in columns or keys.y not in columns:
+        return np.empty(0), np.empty(0)
+    pairs = zip(columns[keys.x], columns[keys.y], strict=True)
     known = [(x, y) for x, y in pairs if x is not None and y is not None]
     if not known:
         return np.empty(0), np.empty(0)

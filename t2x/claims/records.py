@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from t2x.errors import T2XError
 from t2x.files import made_folder, write_whole
 from t2x.plain import json_line
 
-__all__ = ["Records", "Run", "collect", "read_records", "write_records"]
+__all__ = ["Records", "Run", "collect", "read_curve", "read_records", "write_records"]
 
 FILE = "runs.jsonl"
 _POINTS = 120  # of a curve that are kept
@@ -82,7 +83,7 @@ def collect(plan: Plan, work: Path) -> Records:
                 [_step(jobs[k].label, k, r) for k, r in zip(keys[:-1], steps, strict=True)],
                 _summary(given["arms"][ARM], keys[-1], evaluation["seconds"]),
                 {name: _rounded(row) for name, row in given["rows"]["arms"][ARM].items()},
-                _curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
+                read_curve(folders[-2].run / "log.jsonl", claim.curve) if steps else {},
             )
         )
     found.failures = [
@@ -148,13 +149,22 @@ def _failures(key: str, label: str, work: Path) -> list[dict[str, Any]]:
     """Every process that did not end well, those before a later success too."""
     return [
         {"job": label, "key": key, "at": entry["ended"], "seconds": entry["seconds"]}
-        | {"code": entry["code"], "cut": entry["cut"], "said": entry["said"].strip()[-300:]}
+        | {
+            "code": entry["code"],
+            "cut": entry["cut"],
+            "said": _without_paths(entry["said"].strip())[-300:],
+        }
         for entry in JobFolder(work / key).slices
         if "said" in entry and not entry["cut"]
     ]
 
 
-def _curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
+def _without_paths(text: str) -> str:
+    """Leave the folders of this computer out of what is published."""
+    return re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+", ".../", text)
+
+
+def read_curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
     """Columns of a training's log, thinned: the lines that have a held-out value, or all."""
     lines = []
     for text in path.read_text("utf-8").splitlines() if path.is_file() else []:
@@ -162,7 +172,7 @@ def _curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
             lines.append(json.loads(text))
         except ValueError:  # cut by a kill
             continue
-    lines = _carried(lines, ("step", "seconds", keys.x))
+    lines = _carried(lines, [n for n in ("step", "seconds", keys.x) if any(n in x for x in lines)])
     lines = [line for line in lines if _is_number(line.get(keys.y))] or lines
     kept = lines[:: max(1, math.ceil(len(lines) / _POINTS))]
     wanted = dict.fromkeys(("step", "seconds", keys.x, keys.y, "reward", "kl", "entropy", "length"))
@@ -185,4 +195,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _rounded(values: list[Any], decimals: int = _WIDTH) -> list[Any]:
-    return [round(v, decimals) if isinstance(v, float) and math.isfinite(v) else v for v in values]
+    return [_short(v, decimals) if _is_number(v) else v for v in values]
+
+
+def _short(value: float, decimals: int) -> float:
+    """Without the decimals that say nothing, of which a file would hold thousands."""
+    near = round(value, decimals)
+    return int(near) if near == int(near) else near

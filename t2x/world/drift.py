@@ -59,8 +59,8 @@ class Drift:
 
 
 def text_similarity(embedder: str = EMBEDDER) -> Similarity:
-    """Compare texts by the cosine of their embeddings; names as for a set's reward: an embedded
-    CLIP, whose text side is used, ``minilm``, a folder or a hub id.
+    """Compare texts by the cosine of their embeddings; ``embedder`` is what
+    ``t2x.rewriters.similarity.load_embedder`` takes.
     """
     from t2x.rewriters.similarity import load_embedder
 

@@ -17,6 +17,7 @@ import numpy as np
 from t2x.errors import T2XError
 from t2x.evaluation.intervals import bootstrap_mean
 from t2x.functional.diversity import log_det
+from t2x.rewriters.similarity import load_embedder
 from t2x.world.arms import check_arms, load_arm, named_arms
 from t2x.world.drift import EMBEDDER
 from t2x.world.evaluate import Progress, arm_summary, as_generator, run_arms
@@ -52,7 +53,7 @@ def evaluate_sets(
     check_arms(sources, n)
     if group < 2:
         raise T2XError(f"a set of {group} rewrites has no diversity; give at least 2")
-    model, embed = as_generator(generator), _embedder(embedder)
+    model, embed = as_generator(generator), load_embedder(embedder)
     prompts = held_out_prompts(n, seed)
     members = [p for p in prompts for _ in range(group)]
     texts: dict[str, list[list[tuple[str, str]]]] = {}
@@ -85,12 +86,6 @@ def evaluate_sets(
     if rows:
         table["rows"] = {"tasks": [p.task for p in prompts], "arms": found}
     return table
-
-
-def _embedder(name: str) -> Any:
-    from t2x.rewriters.similarity import load_embedder
-
-    return load_embedder(name)
 
 
 def _diversity(sets: Sequence[Sequence[str]], embed: Any) -> Any:

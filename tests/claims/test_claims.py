@@ -15,7 +15,7 @@ from t2x.claims.curves import target_score, when_reached
 from t2x.claims.index import index_page, read_verdict, write_index
 from t2x.claims.jobs import make_plan
 from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_claim
-from t2x.claims.records import Records, Run, read_records, write_records
+from t2x.claims.records import Records, Run, read_curve, read_records, write_records
 from t2x.claims.verdict import judge_claim
 from t2x.cli import run
 from t2x.config import ConfigError, build_config, load_config
@@ -251,7 +251,23 @@ def test_a_score_is_reached_on_the_line_between_two_points() -> None:
     assert target_score([columns], keys) == pytest.approx(0.15)  # of the last three, 0.3
     assert when_reached(columns, keys, 0.2) == pytest.approx(25)  # 0.1 at 20, 0.3 at 30
     assert math.isnan(when_reached(columns, keys, 0.31))
-    assert math.isnan(target_score([{}], keys))
+    assert math.isnan(target_score([{}, {"x": [1.0]}], keys))
+
+
+def test_curves_are_read_from_the_log_with_what_was_spent_carried_on() -> None:
+    """Held-out values stand in lines of their own, and the first before anything was drawn."""
+    lines = [
+        {"step": 0, "heldout/reward": 0.1},
+        {"step": 1, "pictures": 50, "reward": 0.5},
+        {"step": 1, "heldout/reward": 0.2},
+        {"step": 2, "pictures": 90, "reward": 0.6, "heldout/reward": None},
+    ]
+    path = Path("log.jsonl")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "pic')
+    found = read_curve(path, Curve())
+    assert found == {"step": [0, 1], "pictures": [0.0, 50], "heldout/reward": [0.1, 0.2]}
+    assert read_curve(path, Curve("pictures", "kl"))["reward"] == [None, 0.5, None, 0.6]
+    assert read_curve(Path("nothing"), Curve()) == {}
 
 
 def test_records_are_read_back_as_they_were_written() -> None:
@@ -304,6 +320,7 @@ def test_a_failed_run_is_listed_and_nothing_is_decided(ledger, monkeypatch, caps
     assert found["holds"] == "undecided" and found["failures"] == 2
     assert found["missing"] == [{"arm": "good", "seed": 1, "why": "not done: sft, seed 1"}]
     assert "failed: sft, seed 1" in err and "it broke on purpose" in err
+    assert str(Path.cwd()) not in Path("docs/good/runs.jsonl").read_text()
     page = Path("docs/README.md").read_text()
     assert "failed: sft, seed 1" in page and "missing: good, seed 1" in page
     assert run(["claims", "good", "--plan", "--json", *options]) == 0
