@@ -68,7 +68,8 @@ def draw_panel(
         figure = Figure(figsize=_SIZE)
         figure.subplots_adjust(left=0.15, right=0.98, bottom=0.2, top=0.89)
         axes = figure.add_subplot()
-        axes.set_title(title)
+        axes.set_title(title, y=1.02)  # a place of its own, or it makes way for the power of ten
+        axes.yaxis.set_offset_position("right")
         axes.set_xlabel(x_label)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.grid(axis="y")
