@@ -200,7 +200,7 @@ def png_text(path: str | Path) -> dict[str, str]:
     """Give the text chunks of a picture file, empty where it has none or can't be read."""
     try:
         with _readable(Path(path)), Image.open(path) as image:
-            return {k: v for k, v in image.info.items() if isinstance(v, str)}
+            return {str(k): v for k, v in image.info.items() if isinstance(v, str)}
     except T2XError:  # whoever needs the pixels says what is wrong
         return {}
 

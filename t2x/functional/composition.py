@@ -17,6 +17,7 @@ __all__ = [
     "batch_standardise",
     "cmo",
     "correlation_weights",
+    "dominance",
     "dominance_pairs",
     "gdpo",
     "group_standardise",
@@ -149,6 +150,33 @@ def dominance_pairs(
     total = weighted_sum(scores, weights.to(scores.device))
     ahead = total[:, None] - total[None, :] > margin
     return (_dominates(scores[:, used], groups) & ahead).nonzero()
+
+
+def dominance(
+    scores: Tensor,
+    weights: Tensor | None = None,
+    groups: Tensor | None = None,
+    *,
+    margin: float = 0.0,
+) -> Tensor:
+    """By how many members of its group a row is better by VPO's strict dominance (arXiv 2503.20491,
+    :func:`dominance_pairs`), less those that are better than it, as a share of the others: (N, K),
+    (K,) -> (N,) in [-1, 1].
+
+    Rows that no one beats and that beat no one give 0, and so does a group of one. NaN where a
+    score is missing. Differs from the paper, which makes pairs of it and no score.
+    """
+    weights = torch.ones(scores.shape[1]) if weights is None else weights
+    pairs = dominance_pairs(scores, weights, groups, margin=margin)
+    member, size = _members(scores, groups)
+    used = (weights != 0).to(scores.device)
+    complete = ~scores[:, used].isnan().any(1)
+    one = torch.ones(len(pairs), dtype=scores.dtype, device=scores.device)
+    net = torch.zeros(len(scores), dtype=scores.dtype, device=scores.device)
+    net = net.index_add(0, pairs[:, 0], one).index_add(0, pairs[:, 1], -one)
+    count = torch.zeros(size, dtype=scores.dtype, device=scores.device)
+    count = count.index_add(0, member, complete.to(scores.dtype))
+    return torch.where(complete, net / (count - 1).clamp(min=1)[member], torch.nan)
 
 
 def _dominates(scores: Tensor, groups: Tensor | None) -> Tensor:

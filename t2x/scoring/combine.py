@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
-from t2x.functional.composition import cmo, gdpo, non_dominated, weighted_sum
+from t2x.functional.composition import cmo, dominance, gdpo, non_dominated, weighted_sum
 from t2x.functional.moments import Moments, standardise
 
 __all__ = ["COMBINERS", "Combiner", "Given", "prompt_groups"]
@@ -81,6 +81,10 @@ def _correlation(given: Given) -> Tensor:
     return cmo(given.scores, given.weights, given.groups, temperature=given.temperature)
 
 
+def _dominance(given: Given) -> Tensor:
+    return dominance(given.scores, given.weights, given.groups, margin=given.floor)
+
+
 def _pareto(given: Given) -> Tensor:
     scores = given.scores[:, given.weights != 0]
     front = non_dominated(scores, given.groups).to(scores.dtype)
@@ -99,6 +103,14 @@ COMBINERS = {
     "correlation": Combiner(
         _correlation,
         "CMO: correlation-weighted advantage inside the prompt's group",
+        batchwise=True,
+        grouped=True,
+    ),
+    "dominance": Combiner(
+        _dominance,
+        "VPO: share of the prompt's group that it dominates, less the share that dominates it",
+        range=(-1.0, 1.0),
+        differentiable=False,
         batchwise=True,
         grouped=True,
     ),

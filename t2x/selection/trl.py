@@ -6,8 +6,9 @@
     trainer = SelectiveGRPOTrainer(..., train_dataset=rows, selection=selection)
     trainer.train(resume_from_checkpoint=...)       # reads selection.json in the checkpoint
 
-What is overridden of ``GRPOTrainer`` (TRL 1.16): ``_get_train_sampler``, and, for erpo alone,
-``_generate_and_score_completions`` and ``_generate_single_turn``, both around the parent's own.
+What is overridden of ``GRPOTrainer`` (TRL 1.16): ``_get_train_sampler``, and, with an effect under
+erpo alone, ``_generate_and_score_completions`` and ``_generate_single_turn``, both around the
+parent's own. ``_tokenize_prompts`` is called by pcl and hive.
 
 accelerate fetches one batch ahead, and transformers the batches of one optimiser step: with TRL's
 default of one generation per optimiser step, a draw knows the results of all steps but the last.
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from accelerate.utils import broadcast_object_list, gather_object
 from torch.utils.data import Sampler
 from transformers import TrainerCallback
+from transformers.integrations import is_deepspeed_zero3_enabled
 from trl import GRPOTrainer
 
 from t2x.errors import T2XError
@@ -112,8 +114,7 @@ class Selection:
         _check(trainer, config)
         self.group = trainer.num_generations
         rows = trainer.train_dataset
-        read = partial(_token_ids, trainer)
-        features = prompt_features(trainer.model, read()) if config.method == "pcl" else None
+        features = _features(trainer) if config.method == "pcl" else None
         probe = partial(_probe, trainer) if config.method == "hive" else None
         self.sampler = PromptSampler(
             config,
@@ -272,6 +273,12 @@ def _check(trainer: Any, config: SelectionConfig) -> None:
             "accelerator_config.dispatch_batches reads the data on one process, and prompt "
             "selection needs the same choice in all; leave it out"
         )
+    in_pieces = trainer.is_fsdp_enabled or is_deepspeed_zero3_enabled()
+    if config.method in ("pcl", "hive") and in_pieces:
+        raise T2XError(
+            f"selection.method {config.method} asks the policy about prompts, and FSDP or ZeRO-3 "
+            "hold it in pieces; take mopps or p1, which need no model, or another strategy"
+        )
     engines = args.use_vllm or getattr(args, "use_transformers_continuous_batching", False)
     if config.method == "erpo" and engines:
         raise T2XError(
@@ -287,6 +294,15 @@ def _token_ids(trainer: Any, prompts: Sequence[int] | None = None) -> list[list[
     chosen = rows if prompts is None else rows.select(prompts)
     ids: list[list[int]] = trainer._tokenize_prompts(list(chosen["prompt"]))[0]
     return ids
+
+
+def _features(trainer: Any) -> Any:
+    """Features of all prompts by the policy that training starts with, those of the first process;
+    a resumed run makes the same ones, since its weights are loaded later."""
+    found = [prompt_features(trainer.model, _token_ids(trainer))]
+    if trainer.accelerator.num_processes > 1:
+        broadcast_object_list(found, from_process=0)
+    return found[0]
 
 
 def _probe(trainer: Any, prompts: list[int]) -> list[float]:

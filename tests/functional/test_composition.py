@@ -11,6 +11,7 @@ from t2x.functional.composition import (
     batch_standardise,
     cmo,
     correlation_weights,
+    dominance,
     dominance_pairs,
     gdpo,
     group_standardise,
@@ -236,3 +237,16 @@ def test_wrong_shapes_are_refused() -> None:
         group_standardise(torch.zeros(3))
     with pytest.raises(ValueError, match="group numbers for 3 rows"):
         gdpo(torch.zeros(3, 2), ONES, torch.zeros(2, dtype=torch.long))
+
+
+def test_dominance_counts_those_it_beats_less_those_that_beat_it() -> None:
+    # Row 0 beats 1 and 2, row 1 beats 2, row 3 trades with all; row 4 was not measured.
+    scores = torch.tensor([[3.0, 3.0], [2.0, 2.0], [1.0, 1.0], [0.0, 9.0], [NAN, 1.0]])
+    found = dominance(scores)
+    third = 1 / 3
+    assert torch.allclose(found[:4], torch.tensor([2 * third, 0.0, -2 * third, 0.0]))
+    assert found[4].isnan()
+    assert torch.allclose(dominance(scores, margin=2.5)[:3], torch.tensor([third, 0.0, -third]))
+    apart = torch.tensor([0, 1, 0, 1, 1])
+    assert dominance(scores, groups=apart)[:4].tolist() == [1.0, 0.0, -1.0, 0.0]
+    assert dominance(scores[:1]).tolist() == [0.0]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
-from t2x.functional.composition import cmo, gdpo, non_dominated
+from t2x.functional.composition import cmo, dominance, gdpo, non_dominated
 from t2x.functional.moments import Moments, moments, standardise
 from t2x.scoring.combine import COMBINERS, prompt_groups
 from t2x.scoring.ensemble import RewardEnsemble
@@ -58,6 +58,7 @@ def test_each_rule_is_its_equation(media: torch.Tensor) -> None:
         "standardised": standardise(scores, running) @ VECTOR,
         "gdpo": gdpo(scores, VECTOR, groups),
         "correlation": cmo(scores, VECTOR, groups, temperature=0.3),
+        "dominance": dominance(scores, VECTOR, groups),
         "pareto": non_dominated(scores).float(),
     }
     assert set(expected) == set(COMBINERS)

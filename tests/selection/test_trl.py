@@ -251,7 +251,8 @@ def trainer_like(**changes: Any) -> Any:
         "use_vllm": False,
         "use_transformers_continuous_batching": False,
     }
-    return SimpleNamespace(args=SimpleNamespace(**arguments | changes))
+    pieces = changes.pop("is_fsdp_enabled", False)
+    return SimpleNamespace(args=SimpleNamespace(**arguments | changes), is_fsdp_enabled=pieces)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +263,7 @@ def trainer_like(**changes: Any) -> Any:
             "mopps",
             "the same choice in all",
         ),
+        ({"is_fsdp_enabled": True}, "hive", "take mopps or p1, which need no model"),
         ({"use_vllm": True}, "erpo", "works with transformers' generate alone"),
     ],
 )
@@ -281,7 +283,7 @@ def test_a_stream_can_not_be_chosen_from() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mopps", "hive"])
+@pytest.mark.parametrize("method", ["mopps", "pcl", "hive"])
 def test_two_processes_choose_what_one_does(method: str, tmp_path: Path) -> None:
     """Groups of two on two processes, the same four prompts a step."""
     script = tmp_path / "run.py"

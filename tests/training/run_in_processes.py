@@ -52,6 +52,8 @@ def main() -> None:
     sample_by_row(torch)
     schema, train = load_recipe(recipe)
     metrics = train(build_config(schema, values))
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    metrics["processes"] = torch.distributed.get_world_size() if several else 1
     if RANK == 0:
         sys.stdout.write("\nmetrics: " + json.dumps(metrics) + "\n")
 

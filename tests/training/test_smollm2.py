@@ -1,5 +1,5 @@
-"""SmolLM2-135M with adapters through SFT and GRPO in the world: a real language model, on a CPU."""
-that rewriters of billions of parameters go.
+"""A real language model, SmolLM2-135M-Instruct, with adapters through SFT and GRPO on a CPU: as
+rewriters of billions of parameters are trained.
 """
 
 from __future__ import annotations

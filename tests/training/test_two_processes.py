@@ -48,6 +48,7 @@ def train(recipe: str, values: dict[str, Any], processes: int) -> dict[str, floa
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("metrics: ")]
     found: dict[str, float] = json.loads(line.removeprefix("metrics: "))
+    assert found["processes"] == processes
     return found
 
 
