@@ -595,6 +595,26 @@ def test_world_eval_prints_every_arm_and_task(t2x):
     assert code == 0 and "rules" in out
 
 
+def test_eval_world_draws_the_references_of_the_gap_too(t2x):
+    arguments = ("--arms", "mine=rules", "--n", 30, *GENERATOR)
+    code, out, _ = t2x("eval", "world", *arguments, "--json", "--rows")
+    found = json.loads(out)
+    assert code == 0 and list(found["arms"]) == ["mine", "raw", "dense"]
+    assert found["arms"]["mine"]["gap_closed_ci95"] == [None, None]
+    assert len(found["rows"]["arms"]["mine"]["similarity"]) == 30
+    code, out, _ = t2x("eval", "world", *arguments, "--no-gap")
+    assert code == 0 and "drift and cost" in out and "dense" not in out
+
+
+def test_eval_sets_measures_several_rewrites(t2x):
+    arguments = ("--arms", "raw", "--n", 30, "--group", 2, *GENERATOR)
+    code, out, _ = t2x("eval", "sets", *arguments, "--json")
+    found = json.loads(out)["arms"]["raw"]
+    assert code == 0 and found["distinct"] == 1 and 1.0 < found["diversity"] < 1.1
+    code, out, _ = t2x("eval", "sets", *arguments)
+    assert code == 0 and "diversity" in out
+
+
 def test_world_render_draws_the_scenes_that_it_lists(t2x):
     code, out, _ = t2x("world", "render", "--n", 5, "--scale", 1, "--task", "counting", "--json")
     result = json.loads(out)

@@ -18,6 +18,7 @@ from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_clai
 from t2x.claims.records import Records, Run, read_curve, read_records, write_records
 from t2x.claims.verdict import judge_claim
 from t2x.cli import run
+from t2x.commands.train import find_config
 from t2x.config import ConfigError, build_config, load_config
 from t2x.errors import T2XError
 from t2x.registry import RECIPES, load_recipe
@@ -373,3 +374,20 @@ def test_every_training_of_a_claim_is_one_that_its_recipe_takes(name: str) -> No
         schema, _ = load_recipe(recipe)
         settings = load_config(schema, path, [text.replace("{work}", "w") for text in overrides])
         assert settings.run.out == Path(f"w/{job.key}/run") and settings.run.threads == 1
+
+
+def test_the_arms_of_reasoning_differ_by_the_plan_alone() -> None:
+    rows = []
+    for arm in load_claim("reasoning_grpo").arms.values():
+        step = arm.steps[0]
+        schema, _ = load_recipe(step.recipe)
+        rows.append(load_config(schema, find_config(step.config), step.overrides).data.train)
+    assert rows[1] == f"{rows[0]}&reasoning=0"
+
+
+def test_claims_share_the_runs_that_they_have_in_common() -> None:
+    firsts = {
+        name: make_plan(load_claim(name)).jobs[0].key
+        for name in ("reasoning_grpo", "sft_and_rl", "sem_dpo_drift")
+    }
+    assert len(set(firsts.values())) == 1

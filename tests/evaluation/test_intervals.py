@@ -11,6 +11,7 @@ from t2x.evaluation.intervals import (
     MIN_STRATUM,
     bootstrap_mean,
     paired_difference,
+    share_of_gap,
     stratified_mean,
 )
 
@@ -87,6 +88,41 @@ def test_strata_of_too_few_values_have_no_bounds_and_decide_nothing() -> None:
     assert bootstrap_mean(gone, strata=strata).low == 0
     enough = np.arange(float(MIN_STRATUM))
     assert bootstrap_mean(enough).low < bootstrap_mean(enough).high
+
+
+def test_share_of_the_gap_is_the_ratio_of_means_and_its_interval_covers_the_truth() -> None:
+    rng = np.random.default_rng(6)
+    covered = 0
+    for seed in range(150):
+        hard = rng.random(120)
+        low, arm, high = (hard + 0.2 * rng.random(120) < level for level in (0.3, 0.7, 0.9))
+        share = share_of_gap(arm, low, high, samples=300, seed=seed)
+        gap = high.mean() - low.mean()
+        assert share.mean == pytest.approx((arm.mean() - low.mean()) / gap)
+        covered += share.low <= 2 / 3 <= share.high
+    assert 0.9 <= covered / 150 <= 0.99
+
+
+def test_share_of_the_gap_of_the_references_and_beyond() -> None:
+    low, high = np.zeros(40), np.tile([1.0, 0.0], 20)
+    assert share_of_gap(low, low, high).mean == 0 and share_of_gap(high, low, high).mean == 1
+    assert share_of_gap(np.ones(40), low, high).mean == pytest.approx(2)
+    strata = [0] * 30 + [1] * 10
+    found = share_of_gap([1.0] * 30 + [0.0] * 10, low, high, strata=strata)
+    assert found.mean == pytest.approx(1) and found.low < 1 < found.high  # 0.5 of 0.5
+
+
+def test_without_a_gap_there_is_no_share() -> None:
+    ones = np.ones(20)
+    assert math.isnan(share_of_gap(ones, ones, ones).mean)
+    noise = np.random.default_rng(7).normal(0, 1, (2, 20))
+    high = noise[1] + 0.01 - noise[1].mean() + noise[0].mean()
+    found = share_of_gap(ones, noise[0], high)
+    assert math.isfinite(found.mean) and math.isnan(found.low)  # half of the resamples have none
+    found = share_of_gap([math.nan, 1.0], [0.0, 0.0], [1.0, 1.0])
+    assert (found.mean, found.n, found.missing) == (1.0, 1, 1) and math.isnan(found.low)
+    with pytest.raises(ValueError, match="strata"):
+        share_of_gap([1.0], [0.0], [1.0], strata=[0, 1])
 
 
 def test_same_seed_same_interval() -> None:
