@@ -65,15 +65,17 @@ def main(config: Config) -> dict[str, float]:
     begin_run(config.run)
     policy = load_policy(config.policy)
     rows, _, prompts = load_data(config.data, policy)
+    scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)
     watch = build_watch(
         config.watch,
         config.run.out,
         policy,
         validation=prompts,
         generator=config.reward.generator,
+        generator_options=config.reward.generator_options,
         training_rewards=tuple(config.reward.rewards),
+        scorer=scorer,
     )
-    scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)
     rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
     trainer = RebelTrainer(
         policy.model,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,10 +149,19 @@ def _failures(key: str, label: str, work: Path) -> list[dict[str, Any]]:
     """Every process that did not end well, those before a later success too."""
     return [
         {"job": label, "key": key, "at": entry["ended"], "seconds": entry["seconds"]}
-        | {"code": entry["code"], "cut": entry["cut"], "said": entry["said"].strip()[-300:]}
+        | {
+            "code": entry["code"],
+            "cut": entry["cut"],
+            "said": _without_paths(entry["said"].strip())[-300:],
+        }
         for entry in JobFolder(work / key).slices
         if "said" in entry and not entry["cut"]
     ]
+
+
+def _without_paths(text: str) -> str:
+    """Leave the folders of this computer out of what is published."""
+    return re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+", ".../", text)
 
 
 def read_curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
@@ -185,4 +195,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _rounded(values: list[Any], decimals: int = _WIDTH) -> list[Any]:
-    return [round(v, decimals) if isinstance(v, float) and math.isfinite(v) else v for v in values]
+    return [_short(v, decimals) if _is_number(v) else v for v in values]
+
+
+def _short(value: float, decimals: int) -> float:
+    """Without the decimals that say nothing, of which a file would hold thousands."""
+    near = round(value, decimals)
+    return int(near) if near == int(near) else near

@@ -291,7 +291,7 @@ class _Queue:
             self._spent(one.job, folder)
             return
         self.tries[one.job.key] += 1
-        reason = f"exit code {code}: {entry['said'].strip().splitlines()[-1:]}"
+        reason = f"exit code {code}: {(entry['said'].strip().splitlines() or ['no word'])[-1]}"
         log.warning("%s (%s) failed, %s", one.job.label, one.job.key, reason)
         if self.tries[one.job.key] >= self.attempts:
             self.failed[one.job.key] = reason

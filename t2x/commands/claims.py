@@ -65,7 +65,8 @@ def _claims(name: str, protocols: Path | None) -> list[Claim]:
     from t2x.claims.protocol import known_claims, load_claim
 
     names = known_claims(protocols) if name == "all" else [name]
-    return [load_claim(own, protocols) for own in names]
+    found = [load_claim(own, protocols) for own in names]
+    return sorted(found, key=lambda claim: claim.screening)  # what can decide comes first
 
 
 def _list(docs: Path | None, protocols: Path | None, as_json: bool) -> None:

@@ -14,8 +14,25 @@ difficulty, without any model. The equations are in ``t2x.functional.selection``
 
 from __future__ import annotations
 
-from t2x.selection.config import METHODS, SelectionConfig
-from t2x.selection.results import GroupResult
-from t2x.selection.sampler import PromptSampler
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from t2x.selection.config import METHODS, SelectionConfig
+    from t2x.selection.results import GroupResult
+    from t2x.selection.sampler import PromptSampler
 
 __all__ = ["METHODS", "GroupResult", "PromptSampler", "SelectionConfig"]
+
+_HOMES = {
+    "METHODS": "config",
+    "GroupResult": "results",
+    "PromptSampler": "sampler",
+    "SelectionConfig": "config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"t2x.selection.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -302,14 +302,12 @@ class _Sums:
         return share * self.card.memory if colocate else 0.0
 
     def _rewards(self) -> float | None:
-        sizes = self._reward_sizes()
-        return None if sizes is None else float(sum(count * width for count, width in sizes))
-
-    def _reward_sizes(self) -> list[tuple[int, int]] | None:
-        options = self.reward.options
-        sizes = [reward_size(n, options.get(n, {}).get("source")) for n in self.reward.rewards]
-        known = [size for size in sizes if size is not None]
-        return known if len(known) == len(sizes) else None
+        """Those that are trained on, and those that only watch."""
+        held = getattr(getattr(self.config, "watch", None), "held_out", None)
+        sizes = [_reward_sizes(section) for section in (self.reward, held) if section is not None]
+        if any(size is None for size in sizes):
+            return None
+        return float(sum(count * width for size in sizes for count, width in size or ()))
 
     def seconds(self, phase: str) -> float | None:
         """Of one optimiser step."""
@@ -326,7 +324,7 @@ class _Sums:
             step = max(TOKEN_SECONDS[fast], self.model.params * 2 / self.card.bandwidth)
             return step * (self.length - PROMPT) * WRITTEN
         if phase == "scoring":
-            sizes = self._reward_sizes()
+            sizes = _reward_sizes(self.reward)
             return None if sizes is None else self._forward(2.0 * SEEN * sum(n for n, _ in sizes))
         if self.drawer is None:
             return None
@@ -343,6 +341,18 @@ class _Sums:
         passes = 4.0 if self.adapters else 6.0
         passes += 2.0 if self.given["gradient_checkpointing"] else 0.0
         return passes + (2.0 if self.recipe == "grpo" and self.given["beta"] else 0.0)
+
+
+def _reward_sizes(section: Any) -> list[tuple[int, int]] | None:
+    """Parameters and bytes of each of a section's rewards; None if one is unknown."""
+    found = []
+    for name in section.rewards:
+        options = section.options.get(name, {})
+        size = reward_size(name, options.get("source"))
+        if size is None:
+            return None
+        found.append((size[0], _WIDTHS.get(str(options.get("dtype")), size[1])))
+    return found
 
 
 def _arguments(name: str) -> dict[str, Any]:

@@ -166,7 +166,8 @@ class RebelTrainer(Trainer):
         losses = rebel_loss(one, two, first, second, eta=1 / self.args.beta)
         spread = (first - second).square().mean()
         tokens = inputs["completion_mask"].sum()
-        self._note("explained", 1 - losses.mean() / spread.clamp(min=1e-12))
+        share = 1 - losses.mean() / spread.clamp(min=1e-6)
+        self._note("explained", torch.where(spread > 1e-6, share, 0.0))  # 0: nothing to explain
         self._note("kl", -ratios.sum() / tokens)
         self._note("entropy", entropy)
         loss = losses.mean()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
+from t2x.types import Generator
 from t2x.watching.config import HeldOutSection, WatchConfig
 
 if TYPE_CHECKING:
+    from t2x.rollouts.scorer import RolloutScorer
     from t2x.training.policy import Policy
-    from t2x.types import Generator
     from t2x.watching.held_out import HeldOut
     from t2x.watching.watch import Watch
 
@@ -25,13 +27,24 @@ def build_watch(
     *,
     validation: Sequence[str] = (),
     generator: str | Generator | None = None,
+    generator_options: Mapping[str, Any] | None = None,
     training_rewards: Sequence[str] = (),
+    scorer: RolloutScorer | None = None,
 ) -> Watch:
     """Load what a run is watched with.
 
-    ``validation``: the users' words of the validation rows; ``generator``: the training's own;
-    ``training_rewards``: names of its rewards. Raises T2XError where held-out measurements are
-    asked for and there is nothing to measure them on, or only rewards that are trained on.
+    Args:
+        config: the section ``watch``.
+        folder: of the run.
+        policy: what is trained.
+        validation: the users' words of the validation rows.
+        generator, generator_options: the training's own, where it draws.
+        training_rewards: names of its rewards.
+        scorer: of its rollouts, whose generator is used again in place of a second one in memory,
+            unless it draws in other processes.
+
+    Raises T2XError where held-out measurements are asked for and there is nothing to measure them
+    on, or only rewards that are trained on.
     """
     from t2x.watching.watch import Watch
 
@@ -43,24 +56,39 @@ def build_watch(
             f"watch.held_out.rewards are {', '.join(section.rewards)}, and all of them are trained "
             "on, so that they can't show what is gained by their faults; give at least one other"
         )
-    held_out = _held_out(section, validation[: section.prompts], generator)
-    return Watch(folder, config, policy=policy, held_out=held_out)
-
-
-def _held_out(section: HeldOutSection, prompts: Sequence[str], generator: Any) -> HeldOut:
-    from t2x.registry import load_generator, load_reward
-    from t2x.rewriters.similarity import load_similarity
-    from t2x.watching.held_out import HeldOut
-
+    prompts = validation[: section.prompts]
     source = section.generator or generator
     if not prompts or source is None:
         missing = "prompts: give data.validation" if not prompts else "generator"
         raise T2XError(f"watch.held_out has no {missing}, or leave the section out")
+    own = section.generator is None
+    options = dict(generator_options or {}) if own else {}
+    lender = partial(_generator, source, options, scorer if own else None)
+    return Watch(folder, config, policy=policy, held_out=_held_out(section, prompts, lender))
+
+
+def _generator(source: Any, options: dict[str, Any], scorer: RolloutScorer | None) -> Generator:
+    """The generator that the rollouts draw with, or one of its own."""
+    from t2x.registry import load_generator
+
+    drawing = None if scorer is None else getattr(scorer.measurer.drawer, "generator", None)
+    if isinstance(drawing, Generator):
+        return drawing
+    return load_generator(source, **options)
+
+
+def _held_out(
+    section: HeldOutSection, prompts: Sequence[str], generator: Callable[[], Generator]
+) -> HeldOut:
+    from t2x.registry import load_reward
+    from t2x.rewriters.similarity import load_similarity
+    from t2x.watching.held_out import HeldOut
+
     rewards = [load_reward(name, **section.options.get(name, {})) for name in section.rewards]
     weights = dict(zip((r.name for r in rewards), section.rewards.values(), strict=True))
     return HeldOut(
         prompts,
-        load_generator(source),
+        generator,
         rewards,
         weights=weights,
         pictures=section.pictures,

@@ -16,17 +16,19 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.prompts.checks import covered
 from t2x.rewriters.completion import Completion, read
 from t2x.search.studio import Order, Studio
+from t2x.types import Generator
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
     from t2x.search.records import Shot
-    from t2x.types import Generator, RewardModel, Rewrite, Rewriter
+    from t2x.types import RewardModel, Rewrite, Rewriter
 
 __all__ = ["HeldOut", "Measured", "undisturbed"]
 
@@ -49,7 +51,8 @@ class HeldOut:
 
     Args:
         prompts: of the validation split.
-        generator, rewards, weights: what draws and what scores, against the user's own prompt.
+        generator: what draws, or a function that gives it when it is first needed.
+        rewards, weights: what scores, against the user's own prompt.
         pictures: seeds per prompt.
         seed: first of them, and seed of the texts.
         similarity: meaning of two texts compared, in [0, 1]; None is the share of the user's
@@ -59,7 +62,7 @@ class HeldOut:
     def __init__(
         self,
         prompts: Sequence[str],
-        generator: Generator,
+        generator: Generator | Callable[[], Generator],
         rewards: Sequence[RewardModel],
         *,
         weights: Mapping[str, float] | None = None,
@@ -72,16 +75,21 @@ class HeldOut:
         self.prompts = list(prompts)
         self.seeds = tuple(range(seed, seed + pictures))
         self.seed = seed
-        self._studio = Studio(generator, list(rewards), dict(weights or {}))
+        self._given = generator
+        self._rewards, self._weights = list(rewards), dict(weights or {})
         self._similarity: Similarity = similarity or covered
         self._own: list[list[Shot]] | None = None
         self._guard: Rewriter | None = None
         self._guarded: Any = None
 
-    @property
+    @cached_property
     def generator(self) -> Generator:
         """What draws."""
-        return self._studio.generator
+        return self._given if isinstance(self._given, Generator) else self._given()
+
+    @cached_property
+    def _studio(self) -> Studio:
+        return Studio(self.generator, self._rewards, self._weights)
 
     def write(self, model: Any, tokenizer: Any, template: Template) -> list[Rewrite]:
         """Let the policy rewrite the prompts, greedily, and check what it says."""

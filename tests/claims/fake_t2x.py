@@ -28,7 +28,7 @@ def train(words: list[str]) -> dict[str, object]:
     name = f"{words[0]} {given.get('level', '')} {seed}"
     ledger("begin", name)
     if "fail" in given and seed == int(given["fail"]):
-        sys.exit("it broke on purpose")
+        sys.exit(f"{out}: it broke on purpose")
     # Some work that a checkpoint saves half of.
     checkpoint = out / "checkpoint-1"
     for part in range(2):

