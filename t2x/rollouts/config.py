@@ -44,7 +44,8 @@ class RolloutConfig:
         max_missing: stop when more than this share of the last scores of one reward is missing.
         constant_after: stop when a reward gave so many scores and all are equal; 0 never does.
         batch_size: pictures drawn and scored at a time.
-        workers: processes that draw; 0 draws in this one.
+        workers: processes that draw, each with a generator of its own; 0 draws in this one. A list
+            ``devices`` in ``reward.generator_options`` gives each worker one in turn.
         negative: negative prompt of every picture, beside a rewrite's own; only for a generator
             that takes one.
         sets: reward of diversity inside the group.
