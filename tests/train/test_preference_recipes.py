@@ -139,7 +139,7 @@ def test_sem_dpo_leaves_out_winners_that_break_their_prompt(tmp_path: Path) -> N
 
 def test_rows_without_answers_are_refused(tmp_path: Path) -> None:
     rows = write(tmp_path / "prompts.jsonl", [{"original_prompt": "a cat"}])
-    with pytest.raises(T2XError, match="no column 'chosen'.*t2x data pairs"):
+    with pytest.raises(T2XError, match=r"no column 'chosen'.*t2x data pairs"):
         run("dpo", tmp_path / "run", {"data": {"train": rows}})
 
 
