@@ -428,6 +428,8 @@ def _load(
         model, _ = _load(weights, device, dtype, **options, **parts)
         return merge_adapter(model, source), AutoTokenizer.from_pretrained(source)
     own = options.pop("tokenizer", None)  # where the weights come without one
+    if "gguf_file" in options and (Path(source) / "tokenizer_config.json").is_file():
+        own = source  # beside a GGUF file it holds the chat template, which is not read from that
     tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
     if "gguf_file" in options:
         options |= _unpacked()
