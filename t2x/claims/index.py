@@ -13,7 +13,14 @@ from t2x.claims.verdict import Verdict, judge_claim
 from t2x.errors import T2XError
 from t2x.files import made_folder, write_whole
 
-__all__ = ["default_folder", "index_page", "read_verdict", "write_index", "write_verdict"]
+__all__ = [
+    "default_folder",
+    "index_page",
+    "read_verdict",
+    "write_index",
+    "write_plot",
+    "write_verdict",
+]
 
 PLOT, RESULT = "plot.svg", "result.json"
 _WORDS = {"true": "holds", "false": "does not hold", "undecided": "undecided"}
@@ -34,14 +41,18 @@ def read_verdict(claim: Claim, docs: Path) -> Verdict:
 
 
 def write_verdict(verdict: Verdict, docs: Path) -> Path:
-    """Write ``result.json`` and the plot beside the runs; give the folder."""
-    from t2x.claims.plot import draw_claim
-
+    """Write ``result.json`` beside the runs; give the folder."""
     folder = made_folder(docs / verdict.claim.name)
     write_whole(folder / RESULT, json.dumps(verdict.summary(), indent=1, ensure_ascii=False) + "\n")
-    if verdict.records is not None and verdict.records.runs:
-        draw_claim(verdict, folder / PLOT)
     return folder
+
+
+def write_plot(verdict: Verdict, docs: Path) -> None:
+    """Draw the plot beside the runs, if there is one; needs matplotlib."""
+    from t2x.claims.plot import draw_claim
+
+    if verdict.records is not None and verdict.records.runs:
+        draw_claim(verdict, made_folder(docs / verdict.claim.name) / PLOT)
 
 
 def write_index(docs: Path, protocols: Path | None = None) -> Path:

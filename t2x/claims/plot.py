@@ -110,7 +110,7 @@ def _draw_effects(axes: Any, verdict: Verdict) -> None:
 
 def _gap(pair: Comparison, first: float, second: float) -> float:
     if pair.metric == "pictures":
-        return 1 - first / second
+        return 1 - first / second if second else math.nan
     return first - second if pair.better == "higher" else second - first
 
 

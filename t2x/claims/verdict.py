@@ -162,7 +162,8 @@ def _reasons(
         found.append(f"{len(records.tasks)} of {claim.evaluation.minimum} prompts")
     for pair, result in results:
         if pair.metric == "pictures" and result.missing:
-            found.append(f"{result.missing} trainings did not reach the score of {pair.second}")
+            gone = f"{result.missing} trainings did not reach the score of {pair.second}"
+            found.append(f"{gone}, or began there")
     return (*found, *_unequal(claim, records))
 
 

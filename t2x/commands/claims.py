@@ -169,7 +169,7 @@ def _run(
     cores: list[int],
 ) -> None:
     """Work off the jobs of all claims, then write down what there is, complete or not."""
-    from t2x.claims.index import default_folder, write_index, write_verdict
+    from t2x.claims.index import default_folder, write_index, write_plot, write_verdict
     from t2x.claims.jobs import make_plan
     from t2x.claims.records import collect, write_records
     from t2x.claims.runner import run_jobs
@@ -180,11 +180,15 @@ def _run(
     jobs = {job.key: job for plan in plans for job in plan.jobs}
     with progress() as show:
         report = run_jobs(list(jobs.values()), work, workers=workers, cores=cores, progress=show)
+    verdicts = []
     for plan in plans:
         records = collect(plan, work)
         write_records(records, folder / plan.claim.name)
-        write_verdict(judge_claim(plan.claim, records), folder)
+        verdicts.append(judge_claim(plan.claim, records))
+        write_verdict(verdicts[-1], folder)
     write_index(folder, protocols)
+    for verdict in verdicts:  # last, so that results don't wait for a library
+        write_plot(verdict, folder)
     _tell(report, {key: job.label for key, job in jobs.items()})
 
 

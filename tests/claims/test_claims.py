@@ -12,7 +12,7 @@ import pytest
 
 from t2x.claims import runner
 from t2x.claims.curves import target_score, when_reached
-from t2x.claims.index import index_page, read_verdict, write_index
+from t2x.claims.index import index_page, read_verdict, write_index, write_plot
 from t2x.claims.jobs import make_plan
 from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_claim
 from t2x.claims.records import Records, Run, read_curve, read_records, write_records
@@ -244,6 +244,19 @@ def test_pictures_on_the_way_to_the_same_score() -> None:
     found.runs[1].curve["heldout/reward"] = [0.0] * 11
     verdict = judge_claim(own, found)
     assert verdict.holds == "undecided" and "1 trainings did not reach" in verdict.reasons[0]
+
+
+@pytest.mark.extra("report")
+def test_a_training_that_began_at_the_score_says_nothing_and_is_drawn() -> None:
+    own = claim(conditions=[])
+    own = replace(own, comparisons=[replace(own.comparisons[0], metric="pictures")])
+    found = records(own)
+    for run_ in found.runs:
+        run_.curve["heldout/reward"] = [1.0 - 0.1 * i for i in range(11)]
+    verdict = judge_claim(own, found)
+    assert verdict.holds == "undecided" and "began there" in verdict.reasons[0]
+    write_plot(verdict, Path("docs"))
+    assert b"<svg" in Path("docs/good/plot.svg").read_bytes()
 
 
 def test_a_score_is_reached_on_the_line_between_two_points() -> None:
