@@ -355,9 +355,12 @@ def test_the_command_serves_and_ends_when_told(client, tmp_path: Path) -> None:
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    first = process.stderr.readline()
-    address = re.search(r"http://127\.0\.0\.1:\d+", first)
-    assert address is not None, first + process.stderr.read()
+    first = ""
+    for line in process.stderr:  # "loading ...", then where it serves
+        first += line
+        if address := re.search(r"http://127\.0\.0\.1:\d+", line):
+            break
+    assert address is not None, first
     with client(address.group(), "s3cret") as openai, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(
             openai.chat.completions.create, model="slow:Slow", messages=say("my private cat")
