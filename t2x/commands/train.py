@@ -37,7 +37,8 @@ def train(
     zero: Annotated[int, typer.Option(help="For --plan: stage of DeepSpeed ZeRO, 0 or 3.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Train a rewriter. A run that was stopped goes on from its last checkpoint.
+    """Train a rewriter. A run that was stopped goes on from its last checkpoint; run.resume=false
+    starts it anew.
 
     Settings are those of the file, then the overrides; the run's folder keeps them as config.yaml,
     beside checkpoints, log.jsonl, metrics.json and the trained model.

@@ -29,6 +29,7 @@ from t2x.watching.config import WatchConfig
 from t2x.watching.held_out import HeldOut, undisturbed
 from t2x.watching.names import renamed
 from t2x.watching.report import require_plots, try_report
+from t2x.watching.resuming import say_where, take_up_finished
 from t2x.watching.rollout_stats import RolloutStats, add_sums
 from t2x.watching.runs import ALARMS, GROUPS, LOG
 from t2x.watching.samples import cut_samples, write_samples
@@ -76,16 +77,23 @@ class Watch(TrainerCallback):
         self._active: set[str] = set()
         self._clock = Clock(0.0)
         self._bar = ExitStack()
+        self._resumed: str | None = None
         self._advance: Advance = lambda done, note: None
         if self.config.report:
             require_plots()
 
     def train(self, trainer: Any, *, resume_from: str | None = None) -> None:
-        """Attach to a trainer and let it train; the bar ends with it, however it ends.
+        """Attach to a trainer and let it train; the bar ends with it, however it ends. A run whose
+        checkpoint is that of its last step is taken up as it is.
 
         Bars of transformers, one for each file that a checkpoint writes, stay off meanwhile.
         """
         self.attach(trainer)
+        self._resumed = resume_from
+        if resume_from is not None and take_up_finished(trainer, resume_from):
+            if trainer.is_world_process_zero():
+                self._begin(trainer.state.global_step)
+            return
         with self._bar, _without_bars():
             trainer.train(resume_from_checkpoint=resume_from)
 
@@ -124,6 +132,8 @@ class Watch(TrainerCallback):
         step = state.global_step
         if state.is_world_process_zero:
             self._begin(step)
+            if self._resumed is not None:
+                say_where(self._resumed, state)
             if self.config.bar:
                 bar = training_bar(self.folder.name, state.max_steps, done=step)
                 self._advance = self._bar.enter_context(bar)

@@ -14,6 +14,7 @@ import torch
 
 import t2x
 from t2x.errors import T2XError
+from t2x.registry import loading
 
 from .preference_runs import losses, pair_rows, run, sft_rows, write
 
@@ -77,6 +78,30 @@ def test_runs_resumes_and_saves(recipe: str, lora: Any, tmp_path: Path) -> None:
     assert (tmp_path / "whole" / "adapter").exists() == (lora is not None)
     if lora is not None:
         check_adapter(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("trainer", [{"max_steps": 3}, {"num_train_epochs": 0.5}])
+def test_a_finished_run_takes_no_step_more(
+    trainer: dict[str, Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("INFO", "t2x.loading")
+    monkeypatch.setattr(loading, "propagate", True)  # the command line keeps it apart
+    given = settings("sft", tmp_path, rows=16)
+    steps = {**trainer, "save_steps": 1}
+    first = run("sft", tmp_path / "run", given, **steps)
+    before = weights(tmp_path / "run")
+    again = run("sft", tmp_path / "run", given, **steps)
+    assert again["steps"] == first["steps"] == {"max_steps": 3}.get(*trainer, 2)
+    for name, value in weights(tmp_path / "run").items():
+        assert torch.equal(value, before[name]), name
+    assert "nothing to train" in caplog.text and "run.resume=false" in caplog.text
+    more = run("sft", tmp_path / "run", given, max_steps=4, save_steps=1)
+    last = int(first["steps"])
+    assert more["steps"] == 4
+    assert f"checkpoint-{last} (step {last} of 4)" in caplog.text
 
 
 def check_adapter(out: Path) -> None:
