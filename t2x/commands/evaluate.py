@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,10 @@ import typer
 from t2x.commands.console import print_json, print_table, progress, split_names
 
 __all__ = ["evaluate", "print_arms"]
+
+_DRIFT = ("similarity", "violations", "exact", "words", "length_ratio")
+_COSTS = ("seconds", "tokens_written", "tokens_read")
+_LABELS, _COLUMN = 18, 12  # characters of the measures, and of an arm, with what is between them
 
 evaluate = typer.Typer(no_args_is_help=True, help="Compare rewriters and trained runs.")
 
@@ -92,46 +97,62 @@ def sets(
 
 
 def print_arms(arms: dict[str, Any]) -> None:
-    """Show scores by task, then drift and cost of the arms that have them."""
-    tasks = list(next(iter(arms.values()))["tasks"])
-    scored = [
-        (
-            name,
-            arm["overall"],
-            " to ".join(f"{bound:.3f}" for bound in arm["ci95"]),
-            *(arm["tasks"][task] for task in tasks),
-            arm["seconds_per_picture"],
-        )
-        for name, arm in arms.items()
-    ]
-    print_table("", ("arm", "overall", "95 %", *tasks, "s/picture"), scored)
-    if not all("drift" in arm for arm in arms.values()):
-        return
-    keys = ("similarity", "violations", "exact", "words", "length_ratio")
-    costs = ("seconds", "tokens_written", "tokens_read")
-    rows = [
-        (
-            name,
-            *(arm["drift"][key] for key in keys),
-            *(arm["cost"][key] for key in costs),
-            _gap(arm),
-        )
-        for name, arm in arms.items()
-    ]
-    names = [key.replace("_", " ") for key in (*keys, *costs)]
-    print_table("drift and cost", ("arm", *names, "gap closed"), rows)
+    """Show scores by task, then drift and cost if all arms have them: arms as columns, as many in a
+    table as the terminal has room for."""
+    from rich.console import Console
+
+    room = max((Console().width - _LABELS) // _COLUMN, 1)
+    names = list(arms)
+    for start in range(0, len(names), room):
+        some = {name: arms[name] for name in names[start : start + room]}
+        _print_rows("scores", {name: _scores(arm) for name, arm in some.items()})
+        if all("drift" in arm for arm in arms.values()):
+            _print_rows("drift and cost", {name: _costs(arm) for name, arm in some.items()})
 
 
-def _gap(arm: dict[str, Any]) -> str:
-    if "gap_closed" not in arm:
+def _print_rows(title: str, arms: dict[str, dict[str, float | None]]) -> None:
+    """A row for each measure, a column for each arm."""
+    measures = dict.fromkeys(measure for arm in arms.values() for measure in arm)
+    rows = [(m, *(_short(arm.get(m)) for arm in arms.values())) for m in measures]
+    print_table(title, ("", *arms), rows)
+
+
+def _scores(arm: dict[str, Any]) -> dict[str, float | None]:
+    low, high = arm["ci95"]
+    return {
+        "overall": arm["overall"],
+        "  95 % from": low,
+        "  to": high,
+        **arm["tasks"],
+        "s/picture": arm["seconds_per_picture"],
+    }
+
+
+def _costs(arm: dict[str, Any]) -> dict[str, float | None]:
+    drift = {key: arm["drift"][key] for key in _DRIFT}
+    cost = {key: arm["cost"][key] for key in _COSTS}
+    found = {key.replace("_", " "): value for key, value in (drift | cost).items()}
+    if "gap_closed" in arm:
+        low, high = arm["gap_closed_ci95"]
+        found |= {"gap closed": arm["gap_closed"], "  gap from": low, "  gap to": high}
+    return found
+
+
+def _short(value: float | None) -> str:
+    if value is None:
         return ""
-    low, high = arm["gap_closed_ci95"]
-    return f"{arm['gap_closed']:.3f} ({low:.3f} to {high:.3f})"
+    return f"{value:.3f}" if math.isfinite(value) else "unknown"
 
 
 def _print_differences(differences: dict[str, Any]) -> None:
     rows = [
-        (name, d["mean"], f"{d['low']:.3f} to {d['high']:.3f}", d["holds"], d["detectable"])
+        (
+            name,
+            _short(d["mean"]),
+            f"{_short(d['low'])} to {_short(d['high'])}",
+            d["holds"],
+            _short(d["detectable"]),
+        )
         for name, d in differences.items()
     ]
     print_table("differences", ("arms", "mean", "95 %", "above 0", "detectable"), rows)
