@@ -38,6 +38,7 @@ __all__ = [
     "REWARD_PARTS",
     "REWRITERS",
     "SOURCES",
+    "check_names",
     "generator_source",
     "import_attr",
     "is_language_model",
@@ -48,6 +49,7 @@ __all__ = [
     "load_reward",
     "load_rewriter",
     "load_trainer",
+    "looks_local",
 ]
 
 _ANY_REWRITER = "t2x.rewriters.language_model:LanguageModelRewriter.from_pretrained"
@@ -266,6 +268,15 @@ def load_reward(reward: Any, /, **options: Any) -> RewardModel:
     return cast("RewardModel", _load("rewards", reward, options))
 
 
+def check_names(kind: str, names: Iterable[Any]) -> None:
+    """Raise ``UnknownNameError``, or what else loading by a name would, for names that nothing can
+    be loaded by; no weights are. What is no text is loaded already, or None."""
+    any_loader = {"rewriters": _ANY_REWRITER, "generators": _ANY_GENERATOR}.get(kind, "")
+    for name in names:
+        if isinstance(name, str):
+            import_attr(_resolve(kind, name, any_loader)[0])
+
+
 def generator_source(name: str | Path) -> str | None:
     """Give the folder or hub id that holds a generator's weights; None for one with a loader of its
     own."""
@@ -381,6 +392,11 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
         return _loader_of(name, any_loader), (name,)
     if _LITERAL.fullmatch(name):
         return name, ()
+    if any_loader and looks_local(name):
+        raise T2XError(
+            f"there is no folder {name!r}; give one that holds a checkpoint, or a hub id "
+            "owner/model of which no folder here has the owner's name"
+        )
     if any_loader and _HUB_ID.fullmatch(name):
         return any_loader, (name,)
     raise _unknown(kind, name, known_names(kind), bool(any_loader))
@@ -389,6 +405,18 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
 def _is_folder(name: str) -> bool:
     try:
         return bool(name.strip()) and Path(name).is_dir()
+    except OSError:  # longer than any path
+        return False
+
+
+def looks_local(name: str) -> bool:
+    """Whether what is not there reads as a path: it begins like one, lies in a folder that is there
+    or in ``runs``, or is deeper than a hub id."""
+    if not set(name) & set("/\\") or "://" in name:
+        return False
+    path = Path(name)
+    try:
+        return name[0] in "./~\\" or path.parts[0] == "runs" or path.parent.is_dir()
     except OSError:  # longer than any path
         return False
 

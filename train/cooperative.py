@@ -53,9 +53,10 @@ from t2x.search.cooperative import TEMPLATES
 from t2x.search.instructions import shared
 from t2x.settings import SETTINGS_FILE
 from t2x.training.arguments import trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.data import load_rows
-from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
+from t2x.training.grpo import DEFAULTS, end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
 from t2x.training.run import begin_run
@@ -174,9 +175,12 @@ def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
     the means over the last steps of each one's last turn.
     """
+    from trl import GRPOConfig
+
+    check_settings(config, GRPOConfig, **DEFAULTS)
+    turns = plan_turns(config)
     begin_run(config.run)
     begun = time.perf_counter()
-    turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
     prompters = [
         Prompter(

@@ -21,8 +21,9 @@ from typing import Any
 
 from t2x.rollouts.config import RolloutConfig
 from t2x.selection.config import SelectionConfig
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
-from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
+from t2x.training.grpo import DEFAULTS, end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, finish_run, load_data
 from t2x.watching.building import build_watch
@@ -51,8 +52,11 @@ class Config:
 def main(config: Config) -> dict[str, float]:
     """Train and save to ``run.out``/model; give means over the last logged steps, and what was
     measured on validation prompts."""
+    from trl import GRPOConfig
+
     from t2x.rollouts import RolloutReward, RolloutScorer
 
+    check_settings(config, GRPOConfig, **DEFAULTS)
     begin_run(config.run)
     policy = load_policy(config.policy)
     arguments = grpo_arguments(config.run, policy.template, config.trainer)

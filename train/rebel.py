@@ -20,6 +20,7 @@ from typing import Any
 from t2x.errors import T2XError
 from t2x.rollouts.config import RolloutConfig
 from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.round_section import RoundSection
@@ -62,6 +63,8 @@ def main(config: Config) -> dict[str, float]:
     from t2x.training.rounds import RebelTrainer
 
     _check(config)
+    rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
+    check_settings(config, DPOConfig, **DEFAULTS, **rounds)
     begin_run(config.run)
     policy = load_policy(config.policy)
     rows, _, prompts = load_data(config.data, policy)
@@ -76,7 +79,6 @@ def main(config: Config) -> dict[str, float]:
         training_rewards=tuple(config.reward.rewards),
         scorer=scorer,
     )
-    rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
     trainer = RebelTrainer(
         policy.model,
         trainer_arguments(DPOConfig, config.run, config.trainer, **DEFAULTS, **rounds),

@@ -48,6 +48,7 @@ from t2x.training.answers import (
     save_vlm,
 )
 from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
@@ -127,6 +128,9 @@ class PairCollator:
 
 def main(config: Config) -> dict[str, float]:
     """Train, save to ``run.out/model`` and return what the saved reward measures on validation."""
+    from transformers import TrainingArguments
+
+    check_settings(config, TrainingArguments)
     begin_run(config.run)
     out = Path(config.run.out)
     train = {"preference": train_preference, "choice": fit_choice, "key-points": train_key_points}

@@ -42,7 +42,7 @@ import torch
 
 from t2x.errors import T2XError
 from t2x.functional.bias import self_preference_bias
-from t2x.registry import load_generator, load_reward
+from t2x.registry import check_names, load_generator, load_reward
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.sampling import row_seed
@@ -66,6 +66,7 @@ from t2x.training.answers import (
     save_vlm,
 )
 from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
@@ -162,6 +163,11 @@ class Config:
 def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
     the model before the first."""
+    from trl import DPOConfig
+
+    check_settings(config, DPOConfig)
+    check_names("generators", [config.generator])
+    check_names("rewards", [config.outside])
     begin_run(config.run)
     begun = time.perf_counter()
     out = Path(config.run.out)

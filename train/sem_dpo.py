@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, evaluated, finish_run, load_data
@@ -42,6 +43,7 @@ def main(config: Config) -> dict[str, float]:
 
     from t2x.training.pair_trainers import WeightedDPOTrainer
 
+    check_settings(config, DPOConfig, **evaluated(config.data.validation, config.trainer))
     begin_run(config.run)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "chosen", "rejected")

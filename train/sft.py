@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, evaluated, finish_run, load_data
@@ -37,6 +38,7 @@ def main(config: Config) -> dict[str, float]:
     """Train, and save to ``run.out``; give the last losses."""
     from trl import SFTConfig, SFTTrainer
 
+    check_settings(config, SFTConfig, **evaluated(config.data.validation, config.trainer))
     begin_run(config.run)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "completion")

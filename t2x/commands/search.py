@@ -17,7 +17,7 @@ from t2x.commands.console import (
     split_weights,
 )
 from t2x.files import made_folder
-from t2x.search.loading import METHODS, REWARDS, load_search, make_method
+from t2x.search.loading import METHODS, REWARDS, check_parts, load_search, make_method
 
 if TYPE_CHECKING:
     from t2x.search.history import History
@@ -68,6 +68,7 @@ def search(
     """
     check_prompts(prompts)
     weights = split_weights(rewards, "reward", EXAMPLE)
+    check_parts(rewriter, model, weights)
     way = make_method(method)
     folder = made_folder(out)
     with progress() as show:

@@ -43,12 +43,17 @@ def train(
     Settings are those of the file, then the overrides; the run's folder keeps them as config.yaml,
     beside checkpoints, log.jsonl, metrics.json and the trained model.
     """
-    from t2x.config import load_config, save_config
+    from t2x.config import ConfigError, load_config, save_config
     from t2x.registry import load_recipe
 
     schema, main = load_recipe(recipe)
     path = find_config(config) if config else None
-    settings = load_config(schema, path, overrides or [])
+    try:
+        settings = load_config(schema, path, overrides or [])
+    except ConfigError as error:
+        if path is None and str(error).startswith("missing key"):
+            raise ConfigError(f"{error}, or --config world/{recipe}") from error
+        raise
     if plan:
         _show_plan(recipe, settings, as_json, card=gpu, processes=gpus, zero=zero)
         return

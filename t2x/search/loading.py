@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import UnknownNameError
@@ -16,7 +16,7 @@ from t2x.search.rewriter import Method, SearchRewriter
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["METHODS", "REWARDS", "load_search", "make_method", "method_of"]
+__all__ = ["METHODS", "REWARDS", "check_parts", "load_search", "make_method", "method_of"]
 
 # Defaults; whether other rewards or weights choose better is not claimed.
 REWARDS: dict[str, float] = {"clip": 1.0, "vqa": 0.5}
@@ -66,6 +66,16 @@ def method_of(name: str) -> str | None:
     return bare if bare.partition(":")[0] in METHODS else None
 
 
+def check_parts(rewriter: Any, generator: Any, rewards: Any) -> None:
+    """Raise ``UnknownNameError`` for names that nothing can be loaded by, before anything is."""
+    from t2x.registry import check_names
+
+    single = isinstance(rewards, str) or not isinstance(rewards, Iterable)
+    check_names("rewards", [rewards] if single else rewards)
+    check_names("rewriters", [rewriter])
+    check_names("generators", [generator])
+
+
 def load_search(
     method: str | Method = "best-of-n",
     *,
@@ -76,6 +86,7 @@ def load_search(
     **options: Any,
 ) -> SearchRewriter:
     """Load a search; ``options`` are those of :class:`SearchRewriter` (budget, seeds, ...)."""
+    check_parts(rewriter, generator, rewards)
     if isinstance(method, str):
         method = make_method(method, **(method_options or {}))
     return SearchRewriter(rewriter, generator, rewards, method=method, **options)

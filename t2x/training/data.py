@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError
-from t2x.registry import SOURCES, import_attr
+from t2x.registry import SOURCES, import_attr, loading
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rollouts.reading import policy_text
 from t2x.training.policy import Policy
 
-__all__ = ["answer_text", "load_rows", "templated"]
+__all__ = ["answer_text", "check_rows", "load_rows", "templated"]
 
 log = logging.getLogger(__name__)
 
 _READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+_MANY = 2000  # rows, which take seconds
+_ORDINARY = "a cat"  # a prompt without anything special
 _ANSWERS = ("completion", "chosen", "rejected")
 
 
@@ -40,8 +42,7 @@ def load_rows(source: str | Path, *, limit: int | None = None, split: str = "tra
     if colon and name in SOURCES:
         rows = import_attr(SOURCES[name])(rest)
     elif path.suffix in _READERS:
-        if not path.is_file():
-            raise T2XError(f"there is no file {str(source)!r}; `t2x data` makes one")
+        check_rows(source)
         rows = load_dataset(_READERS[path.suffix], data_files=str(path), split="train")
     else:
         rows = load_dataset(str(source), split=split)
@@ -51,6 +52,13 @@ def load_rows(source: str | Path, *, limit: int | None = None, split: str = "tra
             "original_prompt; `t2x data` writes files that have it"
         )
     return rows if limit is None else rows.select(range(min(limit, len(rows))))
+
+
+def check_rows(source: str | Path) -> None:
+    """Raise T2XError for a file of rows that is not there."""
+    path = Path(source)
+    if path.suffix in _READERS and not path.is_file():
+        raise T2XError(f"there is no file {str(source)!r}; `t2x data` makes one")
 
 
 def templated(rows: Any, policy: Policy) -> Any:
@@ -63,7 +71,15 @@ def templated(rows: Any, policy: Policy) -> Any:
     would see in none or several pieces.
     """
     encoder = policy.encoder
+    if len(rows) >= _MANY:
+        loading.info("putting the policy's template around %s rows ...", f"{len(rows):,}")
     kept = rows.filter(lambda row: _is_readable(row["original_prompt"], encoder))
+    if len(kept) == 0 and not encoder.reads_alike(_ORDINARY):
+        raise T2XError(
+            "the policy's template does not fit its tokenizer: no prompt is read as it would be in "
+            "use; give policy.template_of, the rewriter whose template it is (emoji-rewriter for "
+            "emoji-lm), or policy.template"
+        )
     if dropped := len(rows) - len(kept):
         log.warning(
             "%d of %d rows left out: their prompts hold control tokens, or are not in one piece",

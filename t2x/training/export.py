@@ -16,6 +16,7 @@ import yaml
 
 from t2x.errors import T2XError
 from t2x.files import made_folder
+from t2x.registry import looks_local
 from t2x.rewriters.adapters import ADAPTER_FILE, base_of_adapter, merge_adapter
 from t2x.rewriters.templates import read_template
 from t2x.settings import SETTINGS_FILE
@@ -110,10 +111,12 @@ def export_model(
 def find_trained(source: str | Path) -> Trained:
     """Tell a run, its checkpoint, a model and adapters apart.
 
-    Raises T2XError for a run that holds no model yet.
+    Raises T2XError for a run that holds no model yet, and for a path where nothing is.
     """
     path = Path(source)
     if not path.is_dir():
+        if looks_local(str(source)):
+            raise T2XError(f"there is no folder {str(source)!r}; `t2x train` writes runs/NAME")
         return Trained(str(source), None, None, {}, {})
     run = next((p for p in (path, path.parent) if (p / CONFIG).is_file()), None)
     if run is None:

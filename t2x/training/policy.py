@@ -56,12 +56,11 @@ def load_policy(config: PolicyConfig) -> Policy:
             f"{config.model!r} is no language model, and can't be trained; give one that is: a "
             "name of `t2x list rewriters`, a folder or a hub id"
         )
+    own = None if config.template_of is None else _template_of(config.template_of)
     options: dict[str, Any] = {"revision": config.revision, "dtype": config.dtype}
     options |= {"device": config.device, "trust_remote_code": config.trust_remote_code}
     rewriter = cast("LanguageModelRewriter", load_rewriter(source, **options))
-    template = rewriter.template
-    if config.template_of is not None:
-        template = _template_of(config.template_of)
+    template = rewriter.template if own is None else own
     if config.template:
         template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model

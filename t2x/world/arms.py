@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.prompts.protect import protect
-from t2x.registry import RECIPES, known_names, load_rewriter
+from t2x.registry import RECIPES, known_names, load_rewriter, looks_local
 from t2x.rewriters.guarded import Guarded
 from t2x.world.captions import dense_prompt
 from t2x.world.prompts import UserPrompt
@@ -46,7 +46,8 @@ def picture_seed(seed: int, index: int, number: int = 0) -> int:
 def named_arms(arms: Sequence[str]) -> dict[str, str]:
     """What each arm is called, and where its texts come from.
 
-    Raises T2XError for a name given twice, an empty one, and the name of a recipe without a run.
+    Raises T2XError for a name given twice, an empty one, the name of a recipe without a run, and
+    the folder of a run that is not finished.
     """
     found: dict[str, str] = {}
     for arm in arms:
@@ -55,8 +56,18 @@ def named_arms(arms: Sequence[str]) -> dict[str, str]:
             raise T2XError(f"an arm is a name, or NAME=FOLDER; got {arm!r}")
         if name in found:
             raise T2XError(f"the arms are {', '.join(arms)}; give each once")
-        found[name] = source if equals else _source(name)
+        found[name] = _model_of(source) if equals else _source(name)
     return found
+
+
+def _model_of(source: str) -> str:
+    """Of the folder of a run, its model; of anything else, itself. T2XError for an unfinished
+    run."""
+    if source in _REFERENCES or not Path(source).is_dir():
+        return source
+    from t2x.training.export import find_trained
+
+    return find_trained(source).source
 
 
 def _source(name: str) -> str:
@@ -68,7 +79,7 @@ def _source(name: str) -> str:
         return str(folder)
     raise T2XError(
         f"the arm {name!r} is a trained run, and there is no folder {str(folder)!r}; make it with "
-        f"`t2x train {name} --config configs/train/world/{name}.yaml`, or say where the model is: "
+        f"`t2x train {name} --config world/{name}`, or say where the model is: "
         f"{name}=FOLDER"
     )
 
@@ -89,11 +100,16 @@ def check_arms(arms: Mapping[str, str], n: int) -> None:
         )
     # Before the generator is loaded: a folder or hub id may be anything, a bare name is known.
     names = (*_REFERENCES, *known_names("rewriters"))
-    for source in arms.values():
-        if source not in names and not set(source) & set("/:\\") and not Path(source).is_dir():
+    for name, source in arms.items():
+        if source in names or Path(source).is_dir():
+            continue
+        if looks_local(source):
+            raise T2XError(f"there is no folder {source!r}, which the arm {name!r} is given as")
+        if not set(source) & set("/:\\"):
+            missing = "" if name == source else f", and there is no folder {source!r}"
             raise UnknownNameError(
-                f"unknown arm {source!r}; allowed: {', '.join(names)}, a recipe with a run "
-                f"({', '.join(RECIPES)}), or NAME=SOURCE with a rewriter's folder, "
+                f"unknown arm {source!r}{missing}; allowed: {', '.join(names)}, a recipe with a "
+                f"run ({', '.join(RECIPES)}), or NAME=SOURCE with a rewriter's folder, "
                 "hub id owner/model or 'package.module:Attr'"
             )
     if n < len(TASKS):

@@ -37,7 +37,7 @@ class Drifts:
 
 
 def test_a_recipe_is_the_model_of_its_run() -> None:
-    with pytest.raises(T2XError, match=r"t2x train grpo --config configs/train/world/grpo\.yaml"):
+    with pytest.raises(T2XError, match=r"t2x train grpo --config world/grpo`"):
         named_arms(["raw", "grpo"])
     folder = Path("runs/grpo/model")
     folder.mkdir(parents=True)
@@ -60,7 +60,19 @@ def test_names_that_are_none(arms: list[str], words: str) -> None:
 def test_an_unknown_source_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="unknown arm 'nowhere'"):
         check_arms({"mine": "nowhere"}, 30)
+    with pytest.raises(UnknownNameError, match="there is no folder 'nowhere'"):
+        check_arms({"mine": "nowhere"}, 30)
+    with pytest.raises(T2XError, match="there is no folder 'runs/nowhere'"):
+        check_arms({"mine": "runs/nowhere"}, 30)
     check_arms({"mine": "owner/model"}, 30)
+
+
+def test_the_folder_of_a_run_is_its_model_once_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("{}\n")
+    with pytest.raises(T2XError, match="holds no trained model"):
+        named_arms([f"k={tmp_path}"])
+    (tmp_path / "model").mkdir()
+    assert named_arms([f"k={tmp_path}"]) == {"k": str(tmp_path / "model")}
 
 
 def test_drift_is_that_of_proposals_though_the_guard_reverts_them(
