@@ -7,9 +7,11 @@ import json
 import math
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from t2x.errors import T2XError
@@ -117,19 +119,25 @@ def parse_size(text: str) -> tuple[int, int]:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show (what, done, total) as a bar on standard error, or as lines where it is no terminal."""
+    """Show (what, done, total) as a bar on standard error, or as lines where it is no terminal,
+    each with the time left of what is under way."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
+    meters: dict[str, Meter] = defaultdict(partial(Meter, ""))
+
+    def left(what: str, done: int, total: int) -> str:
+        return meters[what].left(done, total)
+
     if not console.is_terminal:
-        yield lambda what, done, total: note(f"{what} ({done}/{total})")
+        yield lambda what, done, total: note(f"{what} ({done}/{total}){left(what, done, total)}")
         return
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
         yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
+            task, description=what + left(what, done, total), completed=done, total=total
         )
 
 
@@ -147,16 +155,26 @@ class Meter:
 
     def text(self, done: int, total: int | None) -> str:
         """One line; the time left is known once something was done and ``total`` is known."""
+        said = f"{done:,} {self._unit}" if total is None else f"{done:,} of {total:,} {self._unit}"
+        rate = self._rate(done)
+        if rate is None:
+            return said
+        said += f", {rate:.3g} a second"
+        return said if total is None else said + _time_left(total - done, rate)
+
+    def left(self, done: int, total: int) -> str:
+        """The time left, behind a comma; nothing where it is not known or all is done."""
+        rate = self._rate(done)
+        return "" if rate is None or done >= total else _time_left(total - done, rate)
+
+    def _rate(self, done: int) -> float | None:
         now = self._clock()
         start, before = self._begun = self._begun or (now, done)
-        said = f"{done:,} {self._unit}" if total is None else f"{done:,} of {total:,} {self._unit}"
-        if done <= before or now <= start:
-            return said
-        rate = (done - before) / (now - start)
-        said += f", {rate:.3g} a second"
-        if total is None:
-            return said
-        return f"{said}, {timedelta(seconds=round((total - done) / rate))} left"
+        return None if done <= before or now <= start else (done - before) / (now - start)
+
+
+def _time_left(more: int, rate: float) -> str:
+    return f", {timedelta(seconds=round(more / rate))} left"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from t2x.data.decontaminate import find_benchmark
@@ -22,14 +22,18 @@ from t2x.data.prompts import PromptRules, Sieve
 from t2x.data.rows import prompt_row, sft_row
 from t2x.data.sources import Sourced, read_prompts
 from t2x.errors import T2XError
+from t2x.registry import loading
 from t2x.rewriters.parsing import write_completion
 from t2x.rollouts.reading import policy_text
+from t2x.watching.bar import training_bar
 from t2x.world.prompts import SEEN_KINDS, validation_prompts
 from t2x.world.scene import TASKS
 from t2x.world.teacher import teacher_pair, teaching_prompt
 
 __all__ = ["WorldQuery", "load", "of_world", "world_rows"]
 
+Tell: TypeAlias = "Callable[[int], None]"
+_MANY = 2000  # rows, which take seconds
 KEPT_WORDS = 0.04  # share of prompts with something that has to be copied, as emoji-rewriter has
 _MOST = 50  # so many draws for a row, and the world has no more of that kind
 _INVENTED = "bdfgklmnprstvz", "aeiou"
@@ -64,21 +68,30 @@ class WorldQuery:
 
 
 def load(text: str) -> Any:
-    """Give the rows of ``world_rows`` as a ``datasets.Dataset``."""
+    """Give the rows of ``world_rows`` as a ``datasets.Dataset``; many are told of while they are
+    made."""
     from datasets import Dataset
 
-    return Dataset.from_list(world_rows(text))
+    query = WorldQuery.parse(text)
+    if query.n < _MANY:
+        return Dataset.from_list(world_rows(text))
+    what = f"making {query.n:,} rows of world:{query.kind}"
+    loading.info("%s ...", what)
+    with training_bar(what, query.n) as advance:
+        return Dataset.from_list(world_rows(text, tell=lambda done: advance(done, "")))
 
 
-def world_rows(text: str, dropped: Counter[str] | None = None) -> list[dict[str, Any]]:
+def world_rows(
+    text: str, dropped: Counter[str] | None = None, *, tell: Tell = lambda done: None
+) -> list[dict[str, Any]]:
     """Make the rows that ``KIND?n=...&seed=...`` names, the same at every call.
 
     ``sft``: prompt, completion of the teacher (``t2x.world.teacher``), original_prompt, kind, task.
     ``prompts`` and ``validation``: the same without completion, no prompt twice. ``dropped`` counts
-    what was left out.
+    what was left out, ``tell`` hears how many there are.
     """
     query = WorldQuery.parse(text)
-    return _KINDS[query.kind](query, Counter() if dropped is None else dropped)
+    return _KINDS[query.kind](query, Counter() if dropped is None else dropped, tell)
 
 
 def of_world(
@@ -95,7 +108,7 @@ def of_world(
     return (p for p in prompts if p.fields["kind"] in wanted[0] and p.fields["task"] in wanted[1])
 
 
-def _sft(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
+def _sft(query: WorldQuery, dropped: Counter[str], tell: Tell) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for number in count():
         if len(rows) == query.n:
@@ -110,6 +123,7 @@ def _sft(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
             dropped["repeated"] += 1
         else:
             rows[original, answer] = row
+            tell(len(rows))
         if number >= _MOST * query.n:
             raise T2XError(f"the world's teacher has no {query.n} different rows; give fewer")
     return [*rows.values()]
@@ -136,22 +150,25 @@ def _opaque(rng: random.Random) -> str:
     return f'"{word}"' if rng.random() < 0.5 else f"__{word}__"
 
 
-def _prompts(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
-    return _rows(read_prompts("world", seed=query.seed), query, dropped)
+def _prompts(query: WorldQuery, dropped: Counter[str], tell: Tell) -> list[dict[str, Any]]:
+    return _rows(read_prompts("world", seed=query.seed), query, dropped, tell)
 
 
-def _validation(query: WorldQuery, dropped: Counter[str]) -> list[dict[str, Any]]:
+def _validation(query: WorldQuery, dropped: Counter[str], tell: Tell) -> list[dict[str, Any]]:
     drawn = validation_prompts(2 * query.n + _MOST, query.seed)
     prompts = (Sourced(p.text, {"kind": p.kind, "task": p.task}) for p in drawn)
-    return _rows(prompts, query, dropped)
+    return _rows(prompts, query, dropped, tell)
 
 
 def _rows(
-    prompts: Iterator[Sourced], query: WorldQuery, dropped: Counter[str]
+    prompts: Iterator[Sourced], query: WorldQuery, dropped: Counter[str], tell: Tell
 ) -> list[dict[str, Any]]:
     sieve = Sieve(PromptRules())
     most = islice(prompts, _MOST * query.n)
-    found = list(islice(sieve.admit(most), query.n))
+    found = []
+    for prompt in islice(sieve.admit(most), query.n):
+        found.append(prompt)
+        tell(len(found))
     dropped.update(sieve.dropped)
     if len(found) < query.n:
         raise T2XError(f"the world has no {query.n} different prompts there; give fewer")
@@ -162,7 +179,7 @@ def _is_number(text: str) -> bool:
     return text.isdecimal()
 
 
-_KINDS: dict[str, Callable[[WorldQuery, Counter[str]], list[dict[str, Any]]]] = {
+_KINDS: dict[str, Callable[[WorldQuery, Counter[str], Tell], list[dict[str, Any]]]] = {
     "sft": _sft,
     "prompts": _prompts,
     "validation": _validation,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2x.errors import T2XError
 from t2x.files import made_folder
+from t2x.registry import loading
 from t2x.rollouts.rows import prompt_rows
 from t2x.training.config import DataConfig, RunConfig
 from t2x.training.policy import Policy, save_policy, save_template
@@ -84,6 +85,8 @@ def finish_run(
     """
     out = Path(trainer.args.output_dir)
     if trainer.eval_dataset is not None:
+        if trainer.is_world_process_zero():
+            loading.info("measuring %s held-out rows ...", f"{len(trainer.eval_dataset):,}")
         trainer.evaluate()
     in_pieces = trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled
     if in_pieces:

@@ -23,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from t2x.files import made_folder
+from t2x.registry import loading
 from t2x.watching.alarms import HELD_OUT, Alarm, curves_of, find_alarms
 from t2x.watching.bar import Advance, training_bar
 from t2x.watching.config import WatchConfig
@@ -246,6 +247,8 @@ class Watch(TrainerCallback):
         if self.held_out is None or self.policy is None:
             return {}
         template = self.policy.template
+        if main and step == 0:  # before there is a bar that moves
+            loading.info("measuring %d held-out prompts ...", len(self.held_out.prompts))
         with self._clock.paused(), undisturbed(model):
             rewrites = self.held_out.write(model, self.policy.tokenizer, template)
             if not main:

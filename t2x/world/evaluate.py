@@ -91,7 +91,9 @@ def run_arms(
     """
     texts: dict[str, list[tuple[str, str]]] = {}
     rewriting: dict[str, float] = {}
-    for name, write in writers.items():
+    for number, (name, write) in enumerate(writers.items()):
+        if progress is not None:
+            progress(f"writing the texts of {name}", number, len(writers))
         start = time.perf_counter()
         texts[name] = [w if isinstance(w, tuple) else (w, "") for w in write(prompts)]
         rewriting[name] = (time.perf_counter() - start) / max(len(prompts), 1)
@@ -169,7 +171,7 @@ def evaluate_arms(
         batch_size: pictures drawn together.
         similarity: how near texts are; None is ``t2x.world.drift.text_similarity``.
         rows: add ``rows``: for each arm what every prompt gave, with the tasks of the prompts.
-        progress: hears (what, pictures done, pictures in all).
+        progress: hears (what, done, in all), of arms that write and of pictures.
 
     Raises T2XError for no arm, an unknown one, a name given twice or too few prompts.
     """
