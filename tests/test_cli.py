@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -604,6 +605,30 @@ def test_eval_world_draws_the_references_of_the_gap_too(t2x):
     assert len(found["rows"]["arms"]["mine"]["similarity"]) == 30
     code, out, _ = t2x("eval", "world", *arguments, "--no-gap")
     assert code == 0 and "drift and cost" in out and "dense" not in out
+
+
+def test_the_tables_of_eval_fit_eighty_columns(monkeypatch, capsys):
+    from t2x.commands.evaluate import print_arms
+
+    monkeypatch.setenv("COLUMNS", "80")
+    keys = ("similarity", "violations", "exact", "words", "length_ratio")
+    costs = {"seconds": 12.3456, "tokens_written": 1234.5678, "tokens_read": math.nan}
+    arm = {
+        "overall": 0.12345,
+        "ci95": [0.11115, 0.13335],
+        "tasks": {"colour attribution": 0.98765},
+        "seconds_per_picture": 0.04321,
+        "drift": dict.fromkeys(keys, 0.54321),
+        "cost": costs,
+        "gap_closed": 0.4567,
+        "gap_closed_ci95": [0.4012, 0.5098],
+    }
+    print_arms(dict.fromkeys(("raw", "rules", "dense", "rewrite", "grpo", "none", "k"), arm))
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    for number in ("0.123", "0.111", "0.133", "0.988", "0.043", "0.543", "1234.568", "0.510"):
+        assert out.count(number) % 7 == 0 and number in out, number
+    assert "0.1234" not in out and "unknown" in out
 
 
 def test_eval_sets_measures_several_rewrites(t2x):

@@ -27,6 +27,7 @@ from t2x.training.architectures import (
     lora_params,
     reward_size,
 )
+from t2x.world.weights import EMBEDDED
 
 __all__ = ["CARDS", "Card", "Hardware", "Plan", "make_plan"]
 
@@ -132,9 +133,17 @@ class Plan:
 
 
 def make_plan(recipe: str, config: Any, hardware: Hardware) -> Plan:
-    """Plan a recipe with its configuration. Raises T2XError for a recipe without a plan."""
+    """Plan a recipe with its configuration. Raises T2XError for a recipe without a plan, and for
+    the embedded generators, whose rewards are embedded too: nothing of them needs a GPU."""
     if recipe not in TRAINERS:
         raise T2XError(f"no plan for {recipe!r}; there is one for {', '.join(TRAINERS)}")
+    generator = getattr(getattr(config, "reward", None), "generator", None)
+    if generator in EMBEDDED:
+        raise T2XError(
+            f"{generator} and what scores its pictures run on a CPU, and are not planned: the "
+            "configurations world/... say in their first lines what they take; give "
+            "reward.generator to plan another"
+        )
     sums = _Sums(recipe, config, hardware)
     phases = PHASES if recipe == "grpo" else PHASES[-1:]
     memory = {

@@ -70,6 +70,13 @@ def test_completions_are_read_and_what_is_opaque_is_copied():
     assert 10 < kept < 80
 
 
+@pytest.mark.parametrize("kind", ["sft", "prompts", "validation"])
+def test_what_is_made_is_told(kind: str):
+    told: list[int] = []
+    world_rows(f"{kind}?n=30", tell=told.append)
+    assert told == list(range(1, 31))
+
+
 def test_prompts_do_not_repeat():
     texts = [row["original_prompt"].casefold() for row in world_rows("prompts?n=1000")]
     assert len(set(texts)) == len(texts)

@@ -128,6 +128,12 @@ def test_time_of_reprompt_is_about_what_was_reported() -> None:
     assert 4.5 < 12_000 / 8 * drawing / 3600 < 8
 
 
+def test_what_runs_on_a_cpu_is_not_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "grpo", "--config", "world/grpo", "--plan"]) == 1
+    captured = capsys.readouterr()
+    assert "run on a CPU" in captured.err and not captured.out
+
+
 def test_what_is_unknown_is_not_nothing() -> None:
     plan = make_plan("grpo", grpo("owner/unknown"), Hardware())
     assert plan.unknown == ["activations", "generator"] and plan.fits is None
