@@ -278,11 +278,12 @@ def test_a_target_is_asked_for_its_token_limits_and_not_loaded(t2x, monkeypatch)
 def test_a_long_job_says_how_fast_it_goes_and_how_long_it_takes():
     """The 600 lines of an earlier run are no speed of this one: 100 lines in 4 seconds are 25 a
     second, and 300 more take 12."""
-    now = iter([10.0, 14.0, 14.0])
+    now = iter([10.0, 14.0, 14.0, 14.0, 15.0])
     meter = Meter("lines", clock=lambda: next(now))
     assert meter.text(600, 1000) == "600 of 1,000 lines"
     assert meter.text(700, 1000) == "700 of 1,000 lines, 25 a second, 0:00:12 left"
     assert meter.text(700, None) == "700 lines, 25 a second"
+    assert meter.left(700, 1000) == ", 0:00:12 left" and meter.left(1000, 1000) == ""
 
 
 def test_a_long_job_says_where_it_is_now_and_then(monkeypatch, capsys):
