@@ -393,9 +393,9 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
     if _LITERAL.fullmatch(name):
         return name, ()
     if any_loader and looks_local(name):
-        raise T2XError(
-            f"there is no folder {name!r}; give one that holds a checkpoint, or a hub id "
-            "owner/model of which no folder here has the owner's name"
+        raise UnknownNameError(
+            f"unknown {kind.removesuffix('s')}: there is no folder {name!r}; give one that holds a "
+            "checkpoint, or a hub id owner/model of which no folder here has the owner's name"
         )
     if any_loader and _HUB_ID.fullmatch(name):
         return any_loader, (name,)

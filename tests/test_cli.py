@@ -632,6 +632,19 @@ def test_the_tables_of_eval_fit_eighty_columns(monkeypatch, capsys):
     assert "0.1234" not in out and "unknown" in out
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [("-r", "clp=1", "unknown reward 'clp'"), ("--model", "runs/nowhere", "there is no folder")],
+)
+def test_search_refuses_names_before_it_loads_anything(t2x, monkeypatch, option, value, words):
+    def load(*args, **options):
+        raise AssertionError("loaded a model")
+
+    monkeypatch.setattr("t2x.registry._load", load)
+    code, _, err = t2x("search", "a cat", "-m", "reflective", option, value)
+    assert code == 1 and words in err
+
+
 def test_eval_sets_measures_several_rewrites(t2x):
     arguments = ("--arms", "raw", "--n", 30, "--group", 2, *GENERATOR)
     code, out, _ = t2x("eval", "sets", *arguments, "--json")
