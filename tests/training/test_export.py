@@ -169,3 +169,10 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"README.md", "model.safetensors", "t2x.json", "tokenizer.json"} <= set(files)
     assert run(["export", "rules", "--out", "p"]) == 1
     assert "no language model" in capsys.readouterr().err
+
+
+def test_a_path_where_nothing_is_is_no_hub_id() -> None:
+    for path in ("runs/nowhere", "./nowhere", "/nowhere/at/all"):
+        with pytest.raises(T2XError, match="there is no folder"):
+            find_trained(path)
+    assert find_trained("owner/model").source == "owner/model"
