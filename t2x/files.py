@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from t2x.errors import T2XError
 
-__all__ = ["made_folder", "write_whole"]
+__all__ = ["made_folder", "write_metrics", "write_whole"]
 
 
 def made_folder(folder: str | Path) -> Path:
@@ -39,3 +41,9 @@ def write_whole(path: Path, text: str) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Write ``folder/metrics.json`` and give the metrics back."""
+    write_whole(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
+    return dict(metrics)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.sampling import row_seed
@@ -61,7 +62,6 @@ from t2x.training.policy import Policy, load_policy, load_trained, save_policy, 
 from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)

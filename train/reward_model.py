@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
@@ -55,7 +56,6 @@ from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 
 log = logging.getLogger(__name__)
 

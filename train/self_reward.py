@@ -41,6 +41,7 @@ from typing import Any, Literal
 import torch
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.functional.bias import self_preference_bias
 from t2x.registry import load_generator, load_reward
 from t2x.rewriters.completion import Completion
@@ -75,7 +76,6 @@ from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import rewrite_row
 
 log = logging.getLogger(__name__)
