@@ -48,7 +48,7 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
@@ -231,18 +231,8 @@ def question_metrics(folder: str | Path, rows: Rows) -> dict[str, float]:
 
 
 def _trainer(config: Config, model: Any, rows: Rows, collator: Any) -> Any:
-    from transformers import Trainer, TrainingArguments
-
-    arguments = trainer_arguments(
-        TrainingArguments,
-        config.run,
-        config.trainer,
-        remove_unused_columns=False,
-        label_names=[],
-        save_total_limit=2,
-        logging_steps=10,
-    )
-    return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+    often = {"save_total_limit": 2, "logging_steps": 10}
+    return stock_trainer(model, rows, collator, run=config.run, given=config.trainer, **often)
 
 
 def _run(trainer: Any, config: Config, checkpoint: str | None) -> dict[str, float]:

@@ -67,7 +67,7 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_prompts, load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
@@ -212,28 +212,20 @@ def save(vlm: Vlm, config: Config, folder: Path) -> None:
 
 def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
     """Teach the model, in place, to rewrite while it goes on answering questions."""
-    from transformers import Trainer, TrainingArguments
-
     folder = Path(config.run.out) / "sft"
     done = folder / _WEIGHTS
     if config.run.resume and done.is_file():
         load_trained(vlm.model, done)
         return
     run = replace(config.run, out=folder)
-    arguments = trainer_arguments(
-        TrainingArguments,
-        run,
-        sft.trainer,
-        remove_unused_columns=False,
-        label_names=[],
+    trainer = stock_trainer(
+        vlm.model,
+        _taught(sft, config.template, vlm),
+        AnswerCollator(vlm),
+        run=run,
+        given=sft.trainer,
         save_total_limit=1,
         logging_steps=20,
-    )
-    trainer = Trainer(
-        model=vlm.model,
-        args=arguments,
-        train_dataset=_taught(sft, config.template, vlm),
-        data_collator=AnswerCollator(vlm),
     )
     checkpoint = restore_vlm(vlm, last_checkpoint(run))
     Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
