@@ -31,8 +31,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.rewriters.parsing import write_completion
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
 from t2x.rewriters.turns import (
@@ -54,20 +56,18 @@ from t2x.search.instructions import shared
 from t2x.settings import SETTINGS_FILE
 from t2x.training.arguments import trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
-from t2x.training.data import load_rows
+from t2x.training.data import load_prompts, load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
 from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)
 
 _WEIGHTS = "weights.safetensors"
-_TEXT = "<answer>{}</answer>"
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def main(config: Config) -> dict[str, float]:
     ]
     joint = joint_template(policies[0].template.domain)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, joint)
-    prompts = _prompts(config.data)
+    prompts = load_prompts(config.data.train, limit=config.data.limit)
     metrics: dict[str, float] = {}
     for turn in turns:
         log.info("turn %d of %d: %s", turn.number + 1, len(turns), prompters[turn.place].role)
@@ -249,9 +249,8 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
     rows = []
     for row in _part_rows(warmup.rows):
         asked = encoder.conversation(shared(row["original_prompt"], row["written"]))
-        said = _TEXT.format(row["part"]) if tags else row["part"]
-        whole = said if encoder.is_plain else [{"role": "assistant", "content": said}]
-        rows.append({"prompt": asked, "completion": whole})
+        said = write_completion(row["part"]) if tags else row["part"]
+        rows.append({"prompt": asked, "completion": encoder.answer(said)})
     arguments = trainer_arguments(SFTConfig, run, warmup.trainer, save_strategy="no")
     trainer = SFTTrainer(
         model=policy.model,
@@ -360,23 +359,6 @@ def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: 
     save_trained(model, folder / _WEIGHTS)
     write_metrics(folder, metrics)
     (folder / STATE_FILE).write_text(json.dumps(reward.state_dict()))
-
-
-def _prompts(data: DataConfig) -> list[str]:
-    """Prompts that can be answered in one piece."""
-    found = [str(row["original_prompt"]) for row in load_rows(data.train, limit=data.limit)]
-    kept = []
-    for prompt in found:
-        try:
-            kept.append(prompt if policy_text(prompt).strip() else "")
-        except T2XError:
-            kept.append("")
-    kept = [prompt for prompt in kept if prompt]
-    if lost := len(found) - len(kept):
-        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(found))
-    if not kept:
-        raise T2XError(f"no prompt of {data.train!r} can be trained on")
-    return kept
 
 
 def _chosen(prompts: Sequence[str], turn: int, number: int) -> list[str]:

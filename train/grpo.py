@@ -24,8 +24,7 @@ from t2x.selection.config import SelectionConfig
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.policy import load_policy
-from t2x.training.run import begin_run, finish_run, load_data
-from t2x.watching.building import build_watch
+from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
 from t2x.watching.config import WatchConfig
 from t2x.watching.names import renamed
 
@@ -66,14 +65,12 @@ def main(config: Config) -> dict[str, float]:
         seed=config.run.seed,
         ends=end_tokens(policy.model),
     )
-    watch = build_watch(
+    watch = rollout_watch(
         config.watch,
-        config.run.out,
-        policy,
-        validation=prompts,
-        generator=config.reward.generator,
-        generator_options=config.reward.generator_options,
-        training_rewards=list(config.reward.rewards),
+        config.run,
+        config.reward,
+        policy=policy,
+        prompts=prompts,
         scorer=reward.scorer,
     )
     trainer = run_grpo(

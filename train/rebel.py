@@ -23,8 +23,7 @@ from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.training.round_section import RoundSection
-from t2x.training.run import begin_run, finish_run, load_data
-from t2x.watching.building import build_watch
+from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
 from t2x.watching.config import WatchConfig
 
 DEFAULTS: dict[str, Any] = {
@@ -66,15 +65,8 @@ def main(config: Config) -> dict[str, float]:
     policy = load_policy(config.policy)
     rows, _, prompts = load_data(config.data, policy)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)
-    watch = build_watch(
-        config.watch,
-        config.run.out,
-        policy,
-        validation=prompts,
-        generator=config.reward.generator,
-        generator_options=config.reward.generator_options,
-        training_rewards=tuple(config.reward.rewards),
-        scorer=scorer,
+    watch = rollout_watch(
+        config.watch, config.run, config.reward, policy=policy, prompts=prompts, scorer=scorer
     )
     rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
     trainer = RebelTrainer(

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
@@ -47,7 +48,7 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
@@ -55,7 +56,6 @@ from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 
 log = logging.getLogger(__name__)
 
@@ -231,18 +231,8 @@ def question_metrics(folder: str | Path, rows: Rows) -> dict[str, float]:
 
 
 def _trainer(config: Config, model: Any, rows: Rows, collator: Any) -> Any:
-    from transformers import Trainer, TrainingArguments
-
-    arguments = trainer_arguments(
-        TrainingArguments,
-        config.run,
-        config.trainer,
-        remove_unused_columns=False,
-        label_names=[],
-        save_total_limit=2,
-        logging_steps=10,
-    )
-    return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+    often = {"save_total_limit": 2, "logging_steps": 10}
+    return stock_trainer(model, rows, collator, run=config.run, given=config.trainer, **often)
 
 
 def _run(trainer: Any, config: Config, checkpoint: str | None) -> dict[str, float]:

@@ -41,10 +41,12 @@ from typing import Any, Literal
 import torch
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.functional.bias import self_preference_bias
 from t2x.registry import load_generator, load_reward
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.rewriters.parsing import write_completion
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
 from t2x.rollouts.checkpoints import STATE_FILE
@@ -65,9 +67,9 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
-from t2x.training.data import load_rows
+from t2x.training.data import load_prompts, load_rows
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
 from t2x.training.run import begin_run
@@ -75,7 +77,6 @@ from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import rewrite_row
 
 log = logging.getLogger(__name__)
@@ -173,8 +174,8 @@ def main(config: Config) -> dict[str, float]:
     if config.sft is not None:
         teach(vlm, config, config.sft)
     scorer = build_scorer(vlm, config)
-    prompts = _prompts(config.data.train, config.data.limit)
-    watched = _prompts(config.data.validation, None) if config.data.validation else []
+    prompts = load_prompts(config.data.train, limit=config.data.limit)
+    watched = load_prompts(config.data.validation) if config.data.validation else []
     rewriter = LanguageModelRewriter(
         vlm.model, vlm.tokenizer, template=config.template, model_id="self_reward"
     )
@@ -211,28 +212,20 @@ def save(vlm: Vlm, config: Config, folder: Path) -> None:
 
 def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
     """Teach the model, in place, to rewrite while it goes on answering questions."""
-    from transformers import Trainer, TrainingArguments
-
     folder = Path(config.run.out) / "sft"
     done = folder / _WEIGHTS
     if config.run.resume and done.is_file():
         load_trained(vlm.model, done)
         return
     run = replace(config.run, out=folder)
-    arguments = trainer_arguments(
-        TrainingArguments,
-        run,
-        sft.trainer,
-        remove_unused_columns=False,
-        label_names=[],
+    trainer = stock_trainer(
+        vlm.model,
+        _taught(sft, config.template, vlm),
+        AnswerCollator(vlm),
+        run=run,
+        given=sft.trainer,
         save_total_limit=1,
         logging_steps=20,
-    )
-    trainer = Trainer(
-        model=vlm.model,
-        args=arguments,
-        train_dataset=_taught(sft, config.template, vlm),
-        data_collator=AnswerCollator(vlm),
     )
     checkpoint = restore_vlm(vlm, last_checkpoint(run))
     Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
@@ -252,7 +245,7 @@ def _taught(sft: SftConfig, template: Template, vlm: Vlm) -> Rows:
     def rewrite(i: int) -> AnsweredQuestion:
         row = rewrites[i] if numbers is None else rewrite_row(numbers[i])
         words = vlm.plain(str(row["original_prompt"]).strip(), one_line=False)
-        text = f"<answer>{row['completion']}</answer>" if tags else str(row["completion"])
+        text = write_completion(str(row["completion"])) if tags else str(row["completion"])
         return AnsweredQuestion(None, Question(template.user.replace("{prompt}", words)), text)
 
     def make(i: int) -> AnsweredQuestion:
@@ -414,11 +407,7 @@ def learn(
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 
-    plain = rewriter.encoder.is_plain
-
-    def said(text: str) -> Any:
-        return text if plain else [{"role": "assistant", "content": text}]
-
+    said = rewriter.encoder.answer
     pairs = [
         {"prompt": r["prompt"], "chosen": said(r["chosen"]), "rejected": said(r["rejected"])}
         for r in rows
@@ -482,17 +471,3 @@ def compare(outcomes: Sequence[Outcome], outside: str | None) -> dict[str, float
     if outside:
         found["heldout/self_preference"] = float(self_preference_bias(gains[JUDGE], gains[outside]))
     return {name: value for name, value in found.items() if not math.isnan(value)}
-
-
-def _prompts(source: str, limit: int | None) -> list[str]:
-    """Prompts that can be answered in one piece."""
-    kept = []
-    for row in load_rows(source, limit=limit):
-        prompt = str(row["original_prompt"])
-        try:
-            kept += [prompt] if policy_text(prompt).strip() else []
-        except T2XError as error:
-            log.warning("%s", error)
-    if not kept:
-        raise T2XError(f"no prompt of {source!r} can be answered")
-    return kept

@@ -14,7 +14,7 @@ from t2x.data.decontaminate import find_benchmark, prompt_words
 from t2x.data.rows import text_length
 from t2x.data.sources import Sourced
 from t2x.errors import T2XError
-from t2x.rollouts.reading import policy_text
+from t2x.rollouts.reading import readable_text
 
 __all__ = ["PromptRules", "Sieve"]
 
@@ -83,9 +83,8 @@ class Sieve:
             return "too short"
         if rules.max_words is not None and length > rules.max_words:
             return "too long"
-        try:
-            seen = policy_text(text)
-        except T2XError:
+        seen = readable_text(text)
+        if seen is None:
             return "in several parts, or in none"
         if self._count is not None and rules.max_tokens and self._count(seen) > rules.max_tokens:
             return "too many tokens"

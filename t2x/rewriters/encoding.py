@@ -62,6 +62,11 @@ class PromptEncoder:
         text = re.sub(r"\s*\n\s*", " ", prompt.strip()) if self.is_plain else prompt.strip()
         return [*head, *encode_plain(self.tokenizer, text), *tail]
 
+    def answer(self, text: str) -> list[dict[str, str]] | str:
+        """What stands behind ``conversation`` for the same trainers: one assistant message, or
+        plain text for a model without a chat template."""
+        return text if self.is_plain else [{"role": "assistant", "content": text}]
+
     def conversation(self, prompt: str) -> list[dict[str, str]] | str:
         """The same input for trainers that apply the chat template themselves: messages, or plain
         text for a model without one.

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
-from t2x.functional.advantages import failure_score, group_advantages
+from t2x.functional.advantages import group_advantages
 from t2x.functional.composition import weighted_sum
 from t2x.functional.moments import Moments, merge_moments, moments
 from t2x.rollouts.blocks import Block
 from t2x.rollouts.config import RolloutConfig
+from t2x.rollouts.failures import deviations, with_failures
 from t2x.rollouts.health import Health
 from t2x.rollouts.noise import NoiseFloor
 from t2x.rollouts.sets import SETS
@@ -25,7 +26,6 @@ from t2x.scoring.combine import COMBINERS, Given
 
 __all__ = ["Compared", "Comparison"]
 
-FAILURES = ("broken", "failed")
 _LINEAR = ("sum", "standardised")  # of a row alone, so that rewards compare between groups
 _ADVANTAGES = ("gdpo", "correlation")  # give advantages already
 
@@ -109,24 +109,18 @@ class Comparison:
 
     def _filled(self, block: Block) -> Tensor:
         """The table with the fixed scores of failures in it."""
-        table = self._table(block)
-        failed = torch.tensor([kind in FAILURES for kind in block.kinds], dtype=torch.bool)
-        if not bool(failed.any()):
-            return table
-        scale = self.deviation() * torch.where(self.weights < 0, -1.0, 1.0)
-        fixed = failure_score(
-            table,
+        return with_failures(
+            self._table(block),
             self._table(block, original=True),
-            scale,
+            block.kinds,
             block.groups,
+            scale=self.deviation() * torch.where(self.weights < 0, -1.0, 1.0),
             margin=self.config.margin,
         )
-        return torch.where(failed[:, None], fixed, table)
 
     def deviation(self) -> Tensor:
-        """Running standard deviation of every column, 1 where none is known or there is none."""
-        found = (self.running.m2 / (self.running.measured - 1).clamp(min=1)).sqrt()
-        return torch.where((self.running.measured > 1) & (found > 0), found, 1.0)
+        """Running standard deviation of every column (``deviations``)."""
+        return deviations(self.running)
 
     def seed_deviation(self, seeds: int) -> float:
         """Standard deviation of a reward over ``seeds`` seeds by these alone; 0 while unknown."""

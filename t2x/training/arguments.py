@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from t2x.config import build_config
 from t2x.errors import T2XError
+from t2x.files import checkpoints
 from t2x.training.config import RunConfig
 from t2x.watching.reporters import check_reporters
 
-__all__ = ["last_checkpoint", "trainer_arguments"]
+__all__ = ["last_checkpoint", "stock_trainer", "trainer_arguments"]
 
 T = TypeVar("T")
 # What the run's section says, so that it is said once.
@@ -47,7 +47,25 @@ def last_checkpoint(run: RunConfig, *, needs: str = "trainer_state.json") -> str
     """
     if not run.resume:
         return None
-    folders = [path.parent for path in Path(run.out).glob(f"checkpoint-*/{needs}")]
-    numbered = [f for f in folders if f.name.removeprefix("checkpoint-").isdecimal()]
-    newest = max(numbered, key=lambda f: int(f.name.removeprefix("checkpoint-")), default=None)
-    return None if newest is None else str(newest)
+    whole = [str(folder) for folder in checkpoints(run.out) if (folder / needs).exists()]
+    return whole[-1] if whole else None
+
+
+def stock_trainer(
+    model: Any,
+    rows: Any,
+    collator: Any,
+    *,
+    run: RunConfig,
+    given: Mapping[str, Any],
+    **defaults: Any,
+) -> Any:
+    """HF's own Trainer over ``rows`` of any kind, which ``collator`` makes into whole batches.
+
+    ``given`` and ``defaults``: as in ``trainer_arguments``, for HF's TrainingArguments.
+    """
+    from transformers import Trainer, TrainingArguments
+
+    whole = {"remove_unused_columns": False, "label_names": []}
+    arguments = trainer_arguments(TrainingArguments, run, given, **whole, **defaults)
+    return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)

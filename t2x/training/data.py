@@ -15,10 +15,10 @@ from typing import Any
 from t2x.errors import T2XError
 from t2x.registry import SOURCES, import_attr
 from t2x.rewriters.encoding import PromptEncoder
-from t2x.rollouts.reading import policy_text
+from t2x.rollouts.reading import policy_text, readable_text
 from t2x.training.policy import Policy
 
-__all__ = ["answer_text", "load_rows", "templated"]
+__all__ = ["answer_text", "load_prompts", "load_rows", "templated"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,22 @@ def load_rows(source: str | Path, *, limit: int | None = None, split: str = "tra
     return rows if limit is None else rows.select(range(min(limit, len(rows))))
 
 
+def load_prompts(source: str | Path, *, limit: int | None = None) -> list[str]:
+    """Load the users' own words that one completion can answer; how many were left out is logged.
+
+    Raises T2XError as ``load_rows`` does, and where no prompt is left.
+    """
+    found = [str(row["original_prompt"]) for row in load_rows(source, limit=limit)]
+    kept = [prompt for prompt in found if readable_text(prompt) is not None]
+    if lost := len(found) - len(kept):
+        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(found))
+    if not kept:
+        raise T2XError(
+            f"no prompt of {str(source)!r} can be trained on: all are in several parts, or in none"
+        )
+    return kept
+
+
 def templated(rows: Any, policy: Policy) -> Any:
     """Put the policy's template around what a rewriter sees of every ``original_prompt``
     (``policy_text``), as column ``prompt``, and make completions one assistant message, or plain
@@ -76,11 +92,8 @@ def templated(rows: Any, policy: Policy) -> Any:
 
 
 def _is_readable(prompt: str, encoder: PromptEncoder) -> bool:
-    try:
-        seen = policy_text(prompt)
-    except T2XError:
-        return False
-    return bool(seen.strip()) and encoder.reads_alike(seen)
+    seen = readable_text(prompt)
+    return seen is not None and encoder.reads_alike(seen)
 
 
 def _row_writer(policy: Policy, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
@@ -92,8 +105,7 @@ def _row_writer(policy: Policy, columns: Sequence[str]) -> Callable[[Mapping[str
         if not encoder.is_plain:  # TRL hands it to the chat template
             found["chat_template_kwargs"] = {"enable_thinking": policy.template.thinking}
         for name in answers:
-            text = answer_text(row[name])
-            found[name] = text if encoder.is_plain else [{"role": "assistant", "content": text}]
+            found[name] = encoder.answer(answer_text(row[name]))
         return found
 
     return write

@@ -108,7 +108,7 @@ def _trainer(
     """TRL's own trainer over all epochs laid out as one, or the one that chooses prompts."""
     from trl import GRPOTrainer
 
-    from t2x.rollouts.rows import unrolled
+    from t2x.training.rows import unrolled
 
     if selection is None:
         arguments = parts["args"]

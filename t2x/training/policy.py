@@ -25,6 +25,7 @@ __all__ = [
     "save_policy",
     "save_template",
     "save_trained",
+    "stored_model",
     "with_adapters",
 ]
 
@@ -74,16 +75,19 @@ def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> No
     """Save a folder that ``t2x.load_rewriter`` loads: weights with adapters merged in, tokenizer,
     and the template in ``t2x.json``. ``half`` stores float16.
     """
+    folder = Path(folder)
+    stored_model(policy.model, half=half).save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def stored_model(model: Any, *, half: bool = False) -> Any:
+    """A model as it is stored, with adapters merged into the weights, and as float16 if ``half``;
+    the given one stays as it is."""
     import torch
 
-    folder = Path(folder)
-    model = policy.model
     if hasattr(model, "merge_and_unload"):
         model = deepcopy(model).merge_and_unload()
-    if half:
-        model = deepcopy(model).to(torch.float16)
-    model.save_pretrained(folder)
-    save_template(policy, folder)
+    return deepcopy(model).to(torch.float16) if half else model
 
 
 def save_template(policy: Policy, folder: Path) -> None:

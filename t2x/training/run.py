@@ -4,22 +4,24 @@ with its metrics in the run's folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from t2x.devices import set_threads
 from t2x.errors import T2XError
-from t2x.files import made_folder
-from t2x.rollouts.rows import prompt_rows
-from t2x.training.config import DataConfig, RunConfig
+from t2x.files import made_folder, write_metrics
+from t2x.training.config import DataConfig, RewardConfig, RunConfig
 from t2x.training.policy import Policy, save_policy, save_template
+from t2x.training.rows import prompt_rows
 from t2x.watching.names import renamed
-from t2x.world.training import set_threads, write_metrics
 
 if TYPE_CHECKING:
+    from t2x.rollouts.scorer import RolloutScorer
+    from t2x.watching.config import WatchConfig
     from t2x.watching.watch import Watch
 
-__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data"]
+__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data", "rollout_watch"]
 
 
 class Data(NamedTuple):
@@ -71,6 +73,31 @@ def evaluated(rows: Any, given: dict[str, Any]) -> dict[str, Any]:
     if rows is None or "eval_strategy" in given:
         return {}
     return {"eval_strategy": "steps", "eval_steps": 0.1}
+
+
+def rollout_watch(
+    watch: WatchConfig,
+    run: RunConfig,
+    reward: RewardConfig,
+    *,
+    policy: Policy,
+    prompts: Sequence[str],
+    scorer: RolloutScorer,
+) -> Watch:
+    """What watches a recipe that draws: the validation ``prompts`` are drawn as its rollouts are
+    (``t2x.watching.building.build_watch``, which says what is raised)."""
+    from t2x.watching.building import build_watch
+
+    return build_watch(
+        watch,
+        run.out,
+        policy,
+        validation=prompts,
+        generator=reward.generator,
+        generator_options=reward.generator_options,
+        training_rewards=list(reward.rewards),
+        scorer=scorer,
+    )
 
 
 def finish_run(

@@ -18,8 +18,7 @@ from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_clai
 from t2x.claims.records import Records, Run, read_curve, read_records, write_records
 from t2x.claims.verdict import judge_claim
 from t2x.cli import run
-from t2x.commands.train import find_config
-from t2x.config import ConfigError, build_config, load_config
+from t2x.config import ConfigError, build_config, find_config, load_config
 from t2x.errors import T2XError
 from t2x.registry import RECIPES, load_recipe
 

@@ -181,6 +181,20 @@ def test_failures_lose_to_the_best_and_never_win():
     assert winners == [("thing", "broken one")]
 
 
+@pytest.mark.parametrize("margin", [1.0, 2.5])
+def test_a_failure_is_as_far_below_as_in_training(margin: float):
+    broken = candidate("broken one", kind="broken")
+    row = prompt(candidate("x", 1, 1), broken, original=(0.5, 0.5))
+    totals = {
+        i.kind: i.total for i in rank([row], {"r": 1.0}, failure_margin=margin).prompts[0].items
+    }
+    deviation = math.sqrt(0.125)  # of 0.5 and 1
+    assert totals["broken"] == pytest.approx(0.5 - margin * deviation)
+    alike = prompt(candidate("x", 1, 1), broken, original=(1.0, 1.0))
+    (ranked,) = rank([alike], {"r": 1.0}, failure_margin=margin).prompts
+    assert ranked.items[2].total == 1.0 - margin  # where scores don't differ: of 1, not of 0
+
+
 def known_rejected(row: Scored) -> list[str]:
     known = pairs_of([row])[2]
     return [r["rejected"][0]["content"] for r in known["rows"]]

@@ -116,8 +116,7 @@ def test_broken_off_and_gone_on_is_the_same_run(
 
 @pytest.mark.parametrize("name", ["world/grpo", "presets/reprompt", "presets/promptenhancer"])
 def test_configurations_are_what_the_recipe_and_trl_take(name: str) -> None:
-    from t2x.commands.train import find_config
-    from t2x.config import load_config
+    from t2x.config import find_config, load_config
     from t2x.rewriters.templates import Template
     from t2x.training.grpo import grpo_arguments
 
@@ -141,8 +140,8 @@ def make_trainer(data: Path, out: Path, model: Any = None, **trainer: Any) -> An
     from trl import GRPOConfig, GRPOTrainer
 
     from t2x.rollouts import RolloutConfig, RolloutReward, RolloutScorer
-    from t2x.rollouts.rows import prompt_rows
     from t2x.training.arguments import trainer_arguments
+    from t2x.training.rows import prompt_rows
 
     config = make_config(data, out, **trainer)
     policy = load_policy(config.policy)

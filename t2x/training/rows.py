@@ -1,25 +1,26 @@
-"""Prompts to train on by rollouts, as rows for TRL's GRPOTrainer."""
+"""Rows as a trainer of TRL takes them: a data file in the words of a policy (supervised rows, pairs
+or prompts alone), and the order in which rollouts meet them.
+"""
 
 from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from t2x.training.config import DataConfig
 from t2x.training.data import load_rows, templated
-
-if TYPE_CHECKING:
-    from t2x.training.config import DataConfig
-    from t2x.training.policy import Policy
+from t2x.training.policy import Policy
 
 __all__ = ["prompt_rows", "unrolled"]
 
 
 def prompt_rows(config: DataConfig, policy: Policy) -> Any:
-    """Load prompts and put the policy's template around them: a ``datasets.Dataset`` with
-    ``prompt`` (what the policy reads: syntax and quoted text stand aside, as in use),
-    ``original_prompt`` (the user's own words, which scores are taken against), and whatever else
-    the rows hold. See ``t2x.training.data.templated``.
+    """Load the training rows of any recipe and put the policy's template around them: a
+    ``datasets.Dataset`` with ``prompt`` (what the policy reads: syntax and quoted text stand aside,
+    as in use), ``original_prompt`` (the user's own words, which scores are taken against), and
+    whatever else the rows hold: ``completion`` (SFT), ``chosen`` and ``rejected`` (DPO), or nothing
+    more (rollouts). See ``t2x.training.data.templated``.
     """
     return templated(load_rows(config.train, limit=config.limit), policy)
 
