@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from t2x.errors import T2XError
+from t2x.files import write_whole
 from t2x.watching.bar import training_bar
 from t2x.watching.steps import Clock, append_step, cut_steps
 from t2x.world.checkpoint import Checkpoint, Stateful
@@ -215,5 +216,5 @@ def run_training(
 
 def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float]:
     """Write ``folder/metrics.json`` and give the metrics back."""
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
+    write_whole(folder / "metrics.json", json.dumps(metrics, indent=1) + "\n")
     return dict(metrics)
