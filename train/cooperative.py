@@ -59,7 +59,7 @@ from t2x.training.arguments import trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.data import load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
-from t2x.training.limits import require_one_process
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
 from t2x.training.run import begin_run
@@ -120,6 +120,7 @@ class Config:
             raise T2XError(f"rounds is {self.rounds}; give at least 1")
         if self.watch.held_out is not None:
             raise T2XError("watch.held_out measures one policy alone; leave it out of a turn")
+        refuse_unused("cooperative", "data", self.data, "validation")
         for prompter in self.prompters:
             known = prompter.sees == "prompt" or prompter.role in TEMPLATES
             if not known and prompter.template is None:

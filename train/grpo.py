@@ -75,6 +75,7 @@ def main(config: Config) -> dict[str, float]:
         generator_options=config.reward.generator_options,
         training_rewards=list(config.reward.rewards),
         scorer=reward.scorer,
+        negative=config.rollout.negative,
     )
     trainer = run_grpo(
         policy,

@@ -69,7 +69,7 @@ from t2x.training.answers import (
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_rows
-from t2x.training.limits import require_one_process
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
 from t2x.training.run import begin_run
@@ -128,11 +128,12 @@ class RoundsConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """``policy.model``: the vision-language model. ``template``: words around the prompt, without a
-    system message. ``data.validation``: prompts for the report of every round. ``judge``: with the
-    weights of the ``policy`` as it learns, or as it was at the ``start`` of the rounds.
-    ``finder``: how the judge finds key points: ``emoji``, by text rules, or ``model``.
-    ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each round.
+    """``policy``: ``model``, a vision-language model, with ``dtype`` and ``lora``. ``template``:
+    words around the prompt, without a system message. ``data.validation``: prompts for the report
+    of every round. ``judge``: with the weights of the ``policy`` as it learns, or as it was at the
+    ``start`` of the rounds. ``finder``: how the judge finds key points: ``emoji``, by text rules,
+    or ``model``. ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each
+    round.
     ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
@@ -159,6 +160,10 @@ class Config:
                 "a self-rewarding model has one user message; put the words of template.system "
                 "into template.user, and leave prefill and variants out"
             )
+        fixed = ("template_of", "template", "revision", "device", "trust_remote_code")
+        refuse_unused("self_reward", "policy", self.policy, *fixed)
+        unused = ("workers", "floor", "sets", "temperature")
+        refuse_unused("self_reward", "rollout", self.rollout, *unused)
 
 
 def main(config: Config) -> dict[str, float]:
@@ -340,13 +345,14 @@ def write_and_judge(
     """Rewrites of each prompt with what they are worth; one prompt after the other in memory."""
     size = config.rounds.generations if generations is None else generations
     seed = row_seed(config.run.seed, "round", generation=number)
+    drawn = config.run.seed if config.rollout.fixed_seeds else seed
     found = []
     step = max(1, config.rollout.batch_size // size)
     for start in range(0, len(prompts), step):
         part = prompts[start : start + step]
         written = rewriter.complete([policy_text(p) for p in part], num_generations=size, seed=seed)
         flat = [c for row in written for c in row]
-        pictures = [rollout_seeds(seed, 0, p, config.rounds.pictures) for p in part]
+        pictures = [rollout_seeds(drawn, 0, p, config.rounds.pictures) for p in part]
         outcomes = scorer.score(
             [p for p in part for _ in range(size)],
             flat,

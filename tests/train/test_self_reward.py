@@ -179,5 +179,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         run(values | {"template": {"system": "You rewrite."}})
     with pytest.raises(T2XError, match="generations is 1; give at least 2"):
         run(values | {"rounds": {"generations": 1}})
+    with pytest.raises(T2XError, match=r"policy\.revision is 'main', which has no effect"):
+        run(values | {"policy": {"model": "emoji-vlm", "revision": "main"}})
+    for option, value in (("workers", 2), ("floor", 0.1), ("sets", {"weight": 1.0})):
+        with pytest.raises(T2XError, match=rf"rollout\.{option} is .*no effect in self_reward"):
+            run(values | {"rollout": {option: value}})
     with pytest.raises(T2XError, match="below 1"):
         run(values | {"sft": {"share": 1.0}})
