@@ -133,8 +133,7 @@ class Config:
     of every round. ``judge``: with the weights of the ``policy`` as it learns, or as it was at the
     ``start`` of the rounds. ``finder``: how the judge finds key points: ``emoji``, by text rules,
     or ``model``. ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each
-    round.
-    ``watch``: of the supervised steps and of every round, each in a folder of its own.
+    round. ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
     run: RunConfig
