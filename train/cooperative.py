@@ -18,6 +18,8 @@ prompters cost the same number of pictures.
 Differs from the paper: GRPO with group-relative advantages in place of actor-critic with a
 centralised critic; alternation in place of joint updates, with a fresh optimiser in every turn;
 parts of free length. KL is held to each prompter's start, after its warm-up.
+
+One process: prompters write their parts between the turns, which is not shared out.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2x.errors import T2XError
-from t2x.files import write_metrics
+from t2x.files import write_metrics, write_whole
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.parsing import write_completion
@@ -58,6 +60,7 @@ from t2x.training.arguments import trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.data import load_prompts, load_rows
 from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
 from t2x.training.run import begin_run
@@ -116,6 +119,7 @@ class Config:
             raise T2XError(f"rounds is {self.rounds}; give at least 1")
         if self.watch.held_out is not None:
             raise T2XError("watch.held_out measures one policy alone; leave it out of a turn")
+        refuse_unused("cooperative", "data", self.data, "validation")
         for prompter in self.prompters:
             known = prompter.sees == "prompt" or prompter.role in TEMPLATES
             if not known and prompter.template is None:
@@ -172,8 +176,10 @@ class TurnReward(RolloutReward):
 
 def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
-    the means over the last steps of each one's last turn.
+    the means over the last steps of each one's last turn. T2XError if several processes were
+    launched.
     """
+    require_one_process("cooperative")
     begin_run(config.run)
     begun = time.perf_counter()
     turns = plan_turns(config)
@@ -316,9 +322,7 @@ def run_turn(
     metrics = recent_means(trainer.state.log_history) | {
         "pictures": float(scorer.pictures - before)
     }
-    if trainer.accelerator.is_main_process:
-        _keep(policy.model, reward, metrics, turn.folder)
-    trainer.accelerator.wait_for_everyone()
+    _keep(policy.model, reward, metrics, turn.folder)
     return metrics
 
 
@@ -358,7 +362,7 @@ def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: 
     """Write what a resumed run needs of a finished turn, the mark of its end last."""
     save_trained(model, folder / _WEIGHTS)
     write_metrics(folder, metrics)
-    (folder / STATE_FILE).write_text(json.dumps(reward.state_dict()))
+    write_whole(folder / STATE_FILE, json.dumps(reward.state_dict()))
 
 
 def _chosen(prompts: Sequence[str], turn: int, number: int) -> list[str]:

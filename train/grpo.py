@@ -72,6 +72,7 @@ def main(config: Config) -> dict[str, float]:
         policy=policy,
         prompts=prompts,
         scorer=reward.scorer,
+        negative=config.rollout.negative,
     )
     trainer = run_grpo(
         policy,

@@ -21,6 +21,7 @@ from t2x.errors import T2XError
 from t2x.rollouts.config import RolloutConfig
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
+from t2x.training.limits import refuse_unused
 from t2x.training.policy import load_policy
 from t2x.training.round_section import RoundSection
 from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
@@ -94,7 +95,8 @@ def main(config: Config) -> dict[str, float]:
 
 
 def _check(config: Config) -> None:
-    """Refuse what would say something twice, and rewards that don't compare between rollouts."""
+    """Refuse what would say something twice or does nothing, and rewards that don't compare between
+    rollouts."""
     said = {"beta": "rebel.eta (1 / beta)", "num_train_epochs": "rebel.rounds"}
     for name, where in said.items():
         if name in config.trainer:
@@ -104,3 +106,5 @@ def _check(config: Config) -> None:
             f"reward.combine is {config.reward.combine!r}, which compares rewards inside one "
             "rollout only; REBEL needs sum or standardised"
         )
+    # Of advantages, which REBEL has none of.
+    refuse_unused("rebel", "rollout", config.rollout, "floor", "sets", "temperature")

@@ -50,6 +50,7 @@ from t2x.training.answers import (
 )
 from t2x.training.arguments import last_checkpoint, stock_trainer
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
+from t2x.training.limits import refuse_unused
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
 from t2x.training.run import begin_run
@@ -61,6 +62,14 @@ log = logging.getLogger(__name__)
 
 _MAX_LOGIT_SCALE = 4.6052  # log 100, CLIP's own bound
 _SIDES = ("chosen", "rejected")
+_UNUSED = (
+    "template_of",
+    "template",
+    "revision",
+    "dtype",
+    "device",
+    "trust_remote_code",
+)  # of policy
 _REWARD = {"preference": "hps", "choice": "rl-vlm-f", "key-points": "align"}
 
 
@@ -87,6 +96,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.watch.held_out is not None:
             raise T2XError("a reward model writes no prompts; leave watch.held_out out")
+        refuse_unused("reward_model", "policy", self.policy, *_UNUSED)
 
 
 class PreferenceModel(nn.Module):

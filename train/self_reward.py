@@ -21,7 +21,7 @@ judgements of judgements; scores are probabilities of key points, not ratings in
 share their seeds, and what breaks a check loses without being drawn.
 
 TRL's trainer is used as it is. A model that is LLaVA-like resumes from its own checkpoints by
-``t2x.training.answers.restore_vlm``.
+``t2x.training.answers.restore_vlm``. One process: what a round writes is not shared out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from typing import Any, Literal
 import torch
 
 from t2x.errors import T2XError
-from t2x.files import write_metrics
+from t2x.files import write_metrics, write_whole
 from t2x.functional.bias import self_preference_bias
 from t2x.registry import load_generator, load_reward
 from t2x.rewriters.completion import Completion
@@ -70,6 +70,7 @@ from t2x.training.answers import (
 from t2x.training.arguments import last_checkpoint, stock_trainer, trainer_arguments
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.data import load_prompts, load_rows
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
 from t2x.training.run import begin_run
@@ -127,12 +128,12 @@ class RoundsConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """``policy.model``: the vision-language model. ``template``: words around the prompt, without a
-    system message. ``data.validation``: prompts for the report of every round. ``judge``: with the
-    weights of the ``policy`` as it learns, or as it was at the ``start`` of the rounds.
-    ``finder``: how the judge finds key points: ``emoji``, by text rules, or ``model``.
-    ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each round.
-    ``watch``: of the supervised steps and of every round, each in a folder of its own.
+    """``policy``: ``model``, a vision-language model, with ``dtype`` and ``lora``. ``template``:
+    words around the prompt, without a system message. ``data.validation``: prompts for the report
+    of every round. ``judge``: with the weights of the ``policy`` as it learns, or as it was at the
+    ``start`` of the rounds. ``finder``: how the judge finds key points: ``emoji``, by text rules,
+    or ``model``. ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each
+    round. ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
     run: RunConfig
@@ -158,11 +159,16 @@ class Config:
                 "a self-rewarding model has one user message; put the words of template.system "
                 "into template.user, and leave prefill and variants out"
             )
+        fixed = ("template_of", "template", "revision", "device", "trust_remote_code")
+        refuse_unused("self_reward", "policy", self.policy, *fixed)
+        unused = ("workers", "floor", "sets", "temperature")
+        refuse_unused("self_reward", "rollout", self.rollout, *unused)
 
 
 def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
-    the model before the first."""
+    the model before the first. T2XError if several processes were launched."""
+    require_one_process("self_reward")
     begin_run(config.run)
     begun = time.perf_counter()
     out = Path(config.run.out)
@@ -192,7 +198,7 @@ def main(config: Config) -> dict[str, float]:
             found = run_round(vlm, rewriter, scorer, prompts, config, number) if number else {}
             found |= look(vlm, rewriter, scorer, watched, config)
             save_trained(vlm.model, folder / _WEIGHTS)
-            (folder / STATE_FILE).write_text(json.dumps(scorer.state_dict()))
+            write_whole(folder / STATE_FILE, json.dumps(scorer.state_dict()))
             write_metrics(folder, found)
         log.info("round %d: %s", number, found)
         metrics |= {f"round{number}/{name}": value for name, value in found.items()}
@@ -291,8 +297,10 @@ def run_round(
 ) -> dict[str, float]:
     """Write, draw, judge, pair and learn; what was found on the way."""
     folder = Path(config.run.out) / "rounds" / str(number)
-    path = folder / "pairs.jsonl"
-    if not (config.run.resume and path.is_file()):
+    path, state = folder / "pairs.jsonl", folder / f"pairs.{STATE_FILE}"
+    if config.run.resume and path.is_file() and state.is_file():
+        scorer.load_state_dict(json.loads(state.read_text()))
+    else:
         first = (number - 1) * config.rounds.prompts
         chosen = [prompts[(first + i) % len(prompts)] for i in range(config.rounds.prompts)]
         groups = write_and_judge(rewriter, scorer, chosen, config, number)
@@ -300,10 +308,9 @@ def run_round(
         rows = [_row(rewriter, *pair) for pair in pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         card = _card(groups, config, number) | {"pairs": len(rows)}
-        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
-        part = path.with_suffix(".part")
-        part.write_text(lines, "utf-8")
-        os.replace(part, path)
+        write_whole(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
+        write_whole(state, json.dumps(scorer.state_dict()))
+        write_whole(path, lines)  # the mark of their end
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     found = {"pairs": float(len(rows))}
     if not rows:
@@ -329,13 +336,14 @@ def write_and_judge(
     """Rewrites of each prompt with what they are worth; one prompt after the other in memory."""
     size = config.rounds.generations if generations is None else generations
     seed = row_seed(config.run.seed, "round", generation=number)
+    drawn = config.run.seed if config.rollout.fixed_seeds else seed
     found = []
     step = max(1, config.rollout.batch_size // size)
     for start in range(0, len(prompts), step):
         part = prompts[start : start + step]
         written = rewriter.complete([policy_text(p) for p in part], num_generations=size, seed=seed)
         flat = [c for row in written for c in row]
-        pictures = [rollout_seeds(seed, 0, p, config.rounds.pictures) for p in part]
+        pictures = [rollout_seeds(drawn, 0, p, config.rounds.pictures) for p in part]
         outcomes = scorer.score(
             [p for p in part for _ in range(size)],
             flat,

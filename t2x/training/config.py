@@ -77,7 +77,8 @@ class RewardConfig:
 
     ``rewards``: names with weights; ``options``: by name, what their factory takes (``source``,
     ...). ``combine``: a rule of ``t2x.scoring.combine.COMBINERS``. ``pictures``: seeds per rewrite,
-    the same for all rewrites of a prompt. ``store``: folder that keeps pictures and scores.
+    the same for all rewrites of a prompt. ``store``: folder that keeps pictures; they are scored
+    anew.
     """
 
     rewards: dict[str, float]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from t2x.config import build_config
 from t2x.errors import T2XError
+from t2x.files import write_whole
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
 from t2x.settings import SETTINGS_FILE, read_settings
@@ -94,7 +95,7 @@ def save_template(policy: Policy, folder: Path) -> None:
     """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
-    (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
+    write_whole(folder / SETTINGS_FILE, json.dumps(settings, indent=1) + "\n")
 
 
 def save_trained(model: Any, path: str | Path) -> None:

@@ -69,7 +69,8 @@ class RoundWriter:
         written = self._rewriter.complete(
             [policy_text(p) for p in prompts], num_generations=_SAMPLES, seed=seed
         )
-        pictures = [rollout_seeds(self._seed, number, p, self._pictures) for p in prompts]
+        step = 0 if self._scorer.config.fixed_seeds else number
+        pictures = [rollout_seeds(self._seed, step, p, self._pictures) for p in prompts]
         outcomes = self._scorer.score(
             [p for p in prompts for _ in range(_SAMPLES)],
             [completion for group in written for completion in group],

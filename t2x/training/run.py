@@ -97,6 +97,7 @@ def rollout_watch(
         generator_options=reward.generator_options,
         training_rewards=list(reward.rewards),
         scorer=scorer,
+        negative=scorer.config.negative,
     )
 
 

@@ -156,6 +156,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     values = settings(tmp_path, rounds=3)
     with pytest.raises(T2XError, match="of at least 6"):
         run(values)
+    values = settings(tmp_path)
+    values["data"]["validation"] = values["data"]["train"]
+    with pytest.raises(T2XError, match=r"data\.validation is .*no effect in cooperative"):
+        run(values)
     values = settings(tmp_path, rounds=0)
     with pytest.raises(T2XError, match="rounds is 0"):
         run(values)

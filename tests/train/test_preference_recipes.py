@@ -143,6 +143,15 @@ def test_rows_without_answers_are_refused(tmp_path: Path) -> None:
         run("dpo", tmp_path / "run", {"data": {"train": rows}})
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("floor", 0.5), ("temperature", 2.0), ("sets", {"weight": 1.0})]
+)
+def test_rebel_refuses_what_only_advantages_have(option: str, value: Any, tmp_path: Path) -> None:
+    given = settings("rebel", tmp_path) | {"rollout": {option: value}}
+    with pytest.raises(T2XError, match=rf"rollout\.{option} is .*no effect in rebel"):
+        run("rebel", tmp_path / "run", given)
+
+
 def test_rebel_says_what_is_given_twice(tmp_path: Path) -> None:
     given = settings("rebel", tmp_path)
     with pytest.raises(T2XError, match=r"rebel\.eta"):
