@@ -6,6 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
+from t2x.errors import T2XError
 from t2x.training.data import load_rows, templated
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def unrolled(rows: Any, arguments: Any) -> Any:
     ``shuffle_dataset=False``: TRL's sampler draws the order of an epoch from those before it, so
     that a run that was broken off and goes on would see other prompts.
 
-    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count.
+    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count. T2XError where
+    all the epochs together are less than one step.
     """
     prompts = arguments.generation_batch_size // arguments.num_generations
     number = math.ceil(arguments.num_train_epochs * len(rows)) // prompts * prompts
@@ -37,6 +39,12 @@ def unrolled(rows: Any, arguments: Any) -> Any:
         uses = arguments.steps_per_generation * arguments.num_iterations
         number = math.ceil(arguments.max_steps * arguments.gradient_accumulation_steps / uses)
         number *= prompts
+    if number == 0:
+        raise T2XError(
+            f"a step rolls out from {prompts} prompts, and {len(rows)} rows in "
+            f"{arguments.num_train_epochs:g} epochs are fewer: give at least {prompts} rows, more "
+            "epochs, or a smaller batch (trainer.per_device_train_batch_size)"
+        )
     order: list[int] = []
     while len(order) < number:
         epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")
