@@ -364,7 +364,8 @@ def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: 
 
 def _prompts(data: DataConfig) -> list[str]:
     """Prompts that can be answered in one piece."""
-    found = [str(row["original_prompt"]) for row in load_rows(data.train, limit=data.limit)]
+    rows = load_rows(data.train, limit=data.limit, split=data.train_split)
+    found = [str(prompt) for prompt in rows["original_prompt"]]
     kept = []
     for prompt in found:
         try:

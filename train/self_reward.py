@@ -173,8 +173,10 @@ def main(config: Config) -> dict[str, float]:
     if config.sft is not None:
         teach(vlm, config, config.sft)
     scorer = build_scorer(vlm, config)
-    prompts = _prompts(config.data.train, config.data.limit)
-    watched = _prompts(config.data.validation, None) if config.data.validation else []
+    data = config.data
+    prompts = _prompts(data.train, data.limit, data.train_split)
+    held = data.validation
+    watched = _prompts(held, None, data.validation_split) if held else []
     rewriter = LanguageModelRewriter(
         vlm.model, vlm.tokenizer, template=config.template, model_id="self_reward"
     )
@@ -484,10 +486,10 @@ def compare(outcomes: Sequence[Outcome], outside: str | None) -> dict[str, float
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def _prompts(source: str, limit: int | None) -> list[str]:
+def _prompts(source: str, limit: int | None, split: str) -> list[str]:
     """Prompts that can be answered in one piece."""
     kept = []
-    for row in load_rows(source, limit=limit):
+    for row in load_rows(source, limit=limit, split=split):
         prompt = str(row["original_prompt"])
         try:
             kept += [prompt] if policy_text(prompt).strip() else []

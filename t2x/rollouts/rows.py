@@ -22,7 +22,7 @@ def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     ``original_prompt`` (the user's own words, which scores are taken against), and whatever else
     the rows hold. See ``t2x.training.data.templated``.
     """
-    return templated(load_rows(config.train, limit=config.limit), policy)
+    return templated(load_rows(config.train, limit=config.limit, split=config.train_split), policy)
 
 
 def unrolled(rows: Any, arguments: Any) -> Any:

@@ -96,9 +96,7 @@ def weigh_pairs(
     return rows.add_column("weight", weights.tolist()), {**found, "mean_weight": mean}
 
 
-def _winner(
-    row: Any, template: Template, reader: CompletionReader | None
-) -> tuple[str, str, str]:
+def _winner(row: Any, template: Template, reader: CompletionReader | None) -> tuple[str, str, str]:
     """What the policy saw and the winner's prompt, or "" for it and why the pair is left out."""
     original, completion = row["original_prompt"], Completion(answer_text(row["chosen"]))
     try:
