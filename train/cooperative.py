@@ -174,7 +174,7 @@ def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
     the means over the last steps of each one's last turn.
     """
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]

@@ -127,7 +127,7 @@ class PairCollator:
 
 def main(config: Config) -> dict[str, float]:
     """Train, save to ``run.out/model`` and return what the saved reward measures on validation."""
-    begin_run(config.run)
+    begin_run(config)
     out = Path(config.run.out)
     train = {"preference": train_preference, "choice": fit_choice, "key-points": train_key_points}
     metrics = train[config.kind](config, out / "model")

@@ -162,7 +162,7 @@ class Config:
 def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
     the model before the first."""
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     out = Path(config.run.out)
     vlm = load_trainable_vlm(config.policy.model, dtype=config.policy.dtype)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2x.data.decontaminate import find_benchmark, prompt_key
 from t2x.errors import T2XError
-from t2x.files import made_folder
 from t2x.rollouts.rows import prompt_rows
-from t2x.training.config import DataConfig, RunConfig
+from t2x.training.config import DataConfig
 from t2x.training.data import load_rows, templated
+from t2x.training.folder import take_folder
 from t2x.training.policy import Policy, save_policy, save_template
 from t2x.watching.names import renamed
 from t2x.world.training import set_threads, write_metrics
@@ -40,17 +40,18 @@ class Data(NamedTuple):
     prompts: list[str]
 
 
-def begin_run(run: RunConfig) -> None:
-    """Make the run's folder, and fix threads and seeds before a weight is made.
+def begin_run(config: Any) -> None:
+    """Take the run's folder, and fix threads and seeds before a weight is made.
 
-    Raises T2XError for a folder that can't be written into.
+    ``config``: a recipe's whole configuration. Raises T2XError for a folder that can't be written
+    into, or that holds what a run with other settings has learnt (``take_folder``).
     """
     from datasets import disable_progress_bars
     from transformers import set_seed
 
-    made_folder(run.out)
-    set_threads(run.threads)
-    set_seed(run.seed)
+    take_folder(config)
+    set_threads(config.run.threads)
+    set_seed(config.run.seed)
     disable_progress_bars()
 
 

@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(T2XError, match=r"rows\.jsonl.* can't be read"):
         load_rows(path)
-    with pytest.raises(T2XError, match="no-folder.* can't be read"):
+    with pytest.raises(T2XError, match=r"no-folder.* can't be read"):
         load_rows(str(tmp_path / "no-folder"))
 
 
