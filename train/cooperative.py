@@ -180,7 +180,7 @@ def main(config: Config) -> dict[str, float]:
     launched.
     """
     require_one_process("cooperative")
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     turns = plan_turns(config)
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
@@ -194,7 +194,9 @@ def main(config: Config) -> dict[str, float]:
     ]
     joint = joint_template(policies[0].template.domain)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, joint)
-    prompts = load_prompts(config.data.train, limit=config.data.limit)
+    prompts = load_prompts(
+        config.data.train, limit=config.data.limit, split=config.data.train_split
+    )
     metrics: dict[str, float] = {}
     for turn in turns:
         log.info("turn %d of %d: %s", turn.number + 1, len(turns), prompters[turn.place].role)

@@ -39,7 +39,7 @@ def main(config: Config) -> dict[str, float]:
     """Train, and save to ``run.out``; give the last values of what was logged."""
     from trl import DPOConfig, DPOTrainer
 
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "chosen", "rejected")
     watch = build_watch(config.watch, config.run.out, policy, validation=prompts)

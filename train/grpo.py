@@ -52,7 +52,7 @@ def main(config: Config) -> dict[str, float]:
     measured on validation prompts."""
     from t2x.rollouts import RolloutReward, RolloutScorer
 
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     arguments = grpo_arguments(config.run, policy.template, config.trainer)
     rows, _, prompts = load_data(config.data, policy)

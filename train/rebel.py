@@ -62,7 +62,7 @@ def main(config: Config) -> dict[str, float]:
     from t2x.training.rounds import RebelTrainer
 
     _check(config)
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     rows, _, prompts = load_data(config.data, policy)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)

@@ -137,7 +137,7 @@ class PairCollator:
 
 def main(config: Config) -> dict[str, float]:
     """Train, save to ``run.out/model`` and return what the saved reward measures on validation."""
-    begin_run(config.run)
+    begin_run(config)
     out = Path(config.run.out)
     train = {"preference": train_preference, "choice": fit_choice, "key-points": train_key_points}
     metrics = train[config.kind](config, out / "model")
@@ -153,7 +153,7 @@ def train_preference(config: Config, folder: Path) -> dict[str, float]:
     source = config.policy.model
     encoder = load_clip(source)
     clip = deepcopy(encoder.model).float().requires_grad_(True)
-    rows = load_pairs(config.data.train, limit=config.data.limit)
+    rows = load_pairs(config.data.train, limit=config.data.limit, split=config.data.train_split)
     trainer = _trainer(config, PreferenceModel(clip), rows, PairCollator(encoder))
     losses = _run(trainer, config, last_checkpoint(config.run))
     _save_clip(clip, encoder, source, folder, half=config.half)
@@ -162,7 +162,7 @@ def train_preference(config: Config, folder: Path) -> dict[str, float]:
 
 def fit_choice(config: Config, folder: Path) -> dict[str, float]:
     """Fit the linear head to all pairs at once."""
-    rows = load_pairs(config.data.train, limit=config.data.limit)
+    rows = load_pairs(config.data.train, limit=config.data.limit, split=config.data.train_split)
     pairs = [rows[i] for i in range(len(rows))]
     fit = import_attr(REWARD_PARTS["choice-fit"])
     first, second = ([getattr(p, side).unsqueeze(0) for p in pairs] for side in _SIDES)
@@ -183,7 +183,7 @@ def train_key_points(config: Config, folder: Path) -> dict[str, float]:
     vlm = load_trainable_vlm(config.policy.model)
     if config.policy.lora is not None:
         vlm.model = with_adapters(vlm.model, config.policy.lora)
-    rows = load_questions(config.data.train, limit=config.data.limit)
+    rows = load_questions(config.data.train, limit=config.data.limit, split=config.data.train_split)
     trainer = _trainer(config, vlm.model, rows, AnswerCollator(vlm))
     losses = _run(trainer, config, restore_vlm(vlm, last_checkpoint(config.run)))
     save_vlm(vlm, folder, half=config.half)
@@ -195,8 +195,8 @@ def measure(config: Config, folder: Path) -> dict[str, float]:
     """AUC and accuracy of the saved reward on the validation split."""
     source = str(config.data.validation)
     if config.kind == "key-points":
-        return question_metrics(folder, load_questions(source))
-    rows = load_pairs(source)
+        return question_metrics(folder, load_questions(source, split=config.data.validation_split))
+    rows = load_pairs(source, split=config.data.validation_split)
     reward = load_reward(_REWARD[config.kind], source=str(folder))
     scores: dict[str, list[Tensor]] = {side: [] for side in _SIDES}
     for start in range(0, len(rows), 64):

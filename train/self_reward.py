@@ -169,7 +169,7 @@ def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
     the model before the first. T2XError if several processes were launched."""
     require_one_process("self_reward")
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     out = Path(config.run.out)
     vlm = load_trainable_vlm(config.policy.model, dtype=config.policy.dtype)
@@ -180,8 +180,9 @@ def main(config: Config) -> dict[str, float]:
     if config.sft is not None:
         teach(vlm, config, config.sft)
     scorer = build_scorer(vlm, config)
-    prompts = load_prompts(config.data.train, limit=config.data.limit)
-    watched = load_prompts(config.data.validation) if config.data.validation else []
+    data, held = config.data, config.data.validation
+    prompts = load_prompts(data.train, limit=data.limit, split=data.train_split)
+    watched = load_prompts(held, split=data.validation_split) if held else []
     rewriter = LanguageModelRewriter(
         vlm.model, vlm.tokenizer, template=config.template, model_id="self_reward"
     )

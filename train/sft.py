@@ -37,7 +37,7 @@ def main(config: Config) -> dict[str, float]:
     """Train, and save to ``run.out``; give the last losses."""
     from trl import SFTConfig, SFTTrainer
 
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "completion")
     watch = build_watch(config.watch, config.run.out, policy, validation=prompts)

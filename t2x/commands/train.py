@@ -39,7 +39,7 @@ def train(
     Settings are those of the file, then the overrides; the run's folder keeps them as config.yaml,
     beside checkpoints, log.jsonl, metrics.json and the trained model.
     """
-    from t2x.config import find_config, load_config, save_config
+    from t2x.config import find_config, load_config
     from t2x.registry import load_recipe
 
     schema, main = load_recipe(recipe)
@@ -49,11 +49,8 @@ def train(
         _show_plan(recipe, settings, as_json, card=gpu, processes=gpus, zero=zero)
         return
     out = Path(settings.run.out)
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that accelerate launches
-    if first:
-        save_config(settings, out / "config.yaml")
     metrics = main(settings)
-    if not first:
+    if os.environ.get("RANK", "0") != "0":  # of the processes that accelerate launches
         return
     if as_json:
         print_json({"recipe": recipe, "out": out, "metrics": metrics})

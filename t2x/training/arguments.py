@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from t2x.config import build_config
@@ -13,7 +16,10 @@ from t2x.watching.reporters import check_reporters
 
 __all__ = ["last_checkpoint", "stock_trainer", "trainer_arguments"]
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+_STATE = "trainer_state.json"
 # What the run's section says, so that it is said once.
 _OURS = {"output_dir": "run.out", "seed": "run.seed", "resume_from_checkpoint": "run.resume"}
 
@@ -39,16 +45,29 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     return build_config(cls, values)
 
 
-def last_checkpoint(run: RunConfig, *, needs: str = "trainer_state.json") -> str | None:
+def last_checkpoint(run: RunConfig, *, needs: str = _STATE) -> str | None:
     """The folder of the newest whole checkpoint to go on from; None without one or without
     ``resume``.
 
-    ``needs``: the file that is written last: a checkpoint without it was broken off.
+    ``needs``: the JSON file that is written last. A checkpoint where it or the trainer's state is
+    missing or cut was broken off, and the one before it is taken, with a warning.
     """
     if not run.resume:
         return None
-    whole = [str(folder) for folder in checkpoints(run.out) if (folder / needs).exists()]
-    return whole[-1] if whole else None
+    for folder in reversed(checkpoints(run.out)):
+        broken = [name for name in sorted({needs, _STATE}) if not _is_json(folder / name)]
+        if not broken:
+            return str(folder)
+        log.warning("%s was broken off (%s): an older one is taken", folder, ", ".join(broken))
+    return None
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def stock_trainer(

@@ -8,6 +8,7 @@ import math
 import random
 from typing import Any
 
+from t2x.errors import T2XError
 from t2x.training.config import DataConfig
 from t2x.training.data import load_rows, templated
 from t2x.training.policy import Policy
@@ -22,7 +23,7 @@ def prompt_rows(config: DataConfig, policy: Policy) -> Any:
     whatever else the rows hold: ``completion`` (SFT), ``chosen`` and ``rejected`` (DPO), or nothing
     more (rollouts). See ``t2x.training.data.templated``.
     """
-    return templated(load_rows(config.train, limit=config.limit), policy)
+    return templated(load_rows(config.train, limit=config.limit, split=config.train_split), policy)
 
 
 def unrolled(rows: Any, arguments: Any) -> Any:
@@ -30,7 +31,8 @@ def unrolled(rows: Any, arguments: Any) -> Any:
     ``shuffle_dataset=False``: TRL's sampler draws the order of an epoch from those before it, so
     that a run that was broken off and goes on would see other prompts.
 
-    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count.
+    ``arguments``: a GRPOConfig, whose seed, steps or epochs and batch sizes count. T2XError where
+    all the epochs together are less than one step.
     """
     prompts = arguments.generation_batch_size // arguments.num_generations
     number = math.ceil(arguments.num_train_epochs * len(rows)) // prompts * prompts
@@ -38,6 +40,12 @@ def unrolled(rows: Any, arguments: Any) -> Any:
         uses = arguments.steps_per_generation * arguments.num_iterations
         number = math.ceil(arguments.max_steps * arguments.gradient_accumulation_steps / uses)
         number *= prompts
+    if number == 0:
+        raise T2XError(
+            f"a step rolls out from {prompts} prompts, and {len(rows)} rows in "
+            f"{arguments.num_train_epochs:g} epochs are fewer: give at least {prompts} rows, more "
+            "epochs, or a smaller batch (trainer.per_device_train_batch_size)"
+        )
     order: list[int] = []
     while len(order) < number:
         epoch = random.Random(f"epoch {arguments.seed} {len(order) // len(rows)}")

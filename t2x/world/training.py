@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from t2x.errors import T2XError
-from t2x.files import write_whole
 from t2x.watching.bar import training_bar
 from t2x.watching.steps import Clock, append_step, cut_steps
 from t2x.world.checkpoint import Checkpoint, Stateful

@@ -105,7 +105,7 @@ def weights_of_start(name: str) -> dict[str, torch.Tensor]:
 
 def test_fine_tuning_learns_the_teacher(tmp_path: Path) -> None:
     given = settings("sft", tmp_path, rows=24)
-    given["data"]["validation"] = given["data"]["train"]
+    given["data"]["validation"] = write(tmp_path / "held.jsonl", sft_rows(24, seed=9))
     metrics = run("sft", tmp_path / "run", given, max_steps=20, save_steps=20)
     curve = losses(tmp_path / "run")
     assert sum(curve[-5:]) < 0.6 * sum(curve[:5])
