@@ -221,11 +221,11 @@ def test_an_arm_does_not_win_by_answers_that_cant_be_read(
     """Where an arm can be read at all, it does better; that is one prompt in three."""
     own = claim(conditions=[], comparisons=[Comparison("good", "bad", metric, better)])
     found = records(own)
-    for run in found.runs:
+    for own_run in found.runs:
         plain = [float((i % 4 == 0) == (better == "lower")) for i in range(N)]
         best = float(better == "higher")
         rare: list[float | None] = [None if i % 3 else best for i in range(N)]
-        run.rows[column] = rare if run.arm == "good" else plain  # type: ignore[assignment]
+        own_run.rows[column] = rare if own_run.arm == "good" else plain  # type: ignore[assignment]
     verdict = judge_claim(own, found)
     assert verdict.holds != "true"
     if metric == "violations":
