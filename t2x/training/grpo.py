@@ -54,9 +54,33 @@ def grpo_arguments(run: RunConfig, template: Template, given: Mapping[str, Any])
                 f"trainer.{name} is {getattr(arguments, name)!r}; rollouts give advantages "
                 f"themselves and need {value!r}: leave it out"
             )
+    _save_between_generations(arguments, chosen="save_steps" in given)
     if arguments.beta == 0:
         log.warning("trainer.beta is 0: nothing holds the policy near the model it starts from")
     return arguments
+
+
+def _steps_of_generation(arguments: Any) -> int:
+    """Steps after which what was generated is used up. TRL keeps it in memory, not in checkpoints:
+    a run that goes on from a step between generates anew."""
+    uses = int(arguments.steps_per_generation * arguments.num_iterations)
+    return uses // math.gcd(uses, arguments.gradient_accumulation_steps)
+
+
+def _save_between_generations(arguments: Any, *, chosen: bool) -> None:
+    """Let checkpoints fall where a resumed run is the same run: move the default, refuse a
+    ``chosen`` number that does not fit."""
+    period, every = _steps_of_generation(arguments), arguments.save_steps
+    if arguments.save_strategy != "steps" or period == 1 or every % period == 0:
+        return
+    good = max(math.ceil(every / period), 1) * period
+    if chosen:
+        raise T2XError(
+            f"trainer.save_steps is {every:g}, and completions are used for {period} steps "
+            "(steps_per_generation * num_iterations / gradient_accumulation_steps): a run that "
+            f"went on from between would be another; give a multiple of {period}, as {good}"
+        )
+    arguments.save_steps = good
 
 
 def end_tokens(model: Any) -> tuple[int, ...]:
@@ -94,6 +118,12 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
+        if int(checkpoint.rpartition("-")[2]) % _steps_of_generation(arguments):
+            log.warning(
+                "%s was saved while completions were in use: new ones are generated, so that the "
+                "run is not the one that it would have been",
+                checkpoint,
+            )
     if watch is None:
         trainer.train(resume_from_checkpoint=checkpoint)
     else:

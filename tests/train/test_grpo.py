@@ -136,6 +136,33 @@ def test_settings_that_undo_rollouts_are_refused(data: Path, tmp_path: Path) -> 
         main(make_config(data, tmp_path / "run", mask_truncated_completions=False))
 
 
+@pytest.mark.parametrize(
+    ("trainer", "save_steps"),
+    [
+        ({"save_steps": 1}, 1),
+        ({"save_steps": 1, "gradient_accumulation_steps": 2}, 1),
+        ({"save_steps": 4, "steps_per_generation": 2, "num_iterations": 2}, 4),
+        ({"num_iterations": 4}, 52),  # not chosen: the next good one
+        ({"save_steps": 3, "steps_per_generation": 2}, "as 4"),
+        ({"save_steps": 5, "steps_per_generation": 4, "gradient_accumulation_steps": 2}, "as 6"),
+        ({"save_steps": 3, "num_iterations": 2}, "as 4"),
+        ({"save_steps": 3, "num_iterations": 2, "save_strategy": "no"}, 3),
+    ],
+)
+def test_checkpoints_fall_where_nothing_generated_is_lost(
+    trainer: dict[str, Any], save_steps: int | str, tmp_path: Path
+) -> None:
+    from t2x.rewriters.templates import Template
+    from t2x.training.grpo import grpo_arguments
+
+    given = {k: v for k, v in TRAINER.items() if k != "save_steps"} | trainer
+    if isinstance(save_steps, str):
+        with pytest.raises(T2XError, match=save_steps):
+            grpo_arguments(RunConfig(tmp_path), Template(), given)
+    else:
+        assert grpo_arguments(RunConfig(tmp_path), Template(), given).save_steps == save_steps
+
+
 def make_trainer(data: Path, out: Path, model: Any = None, **trainer: Any) -> Any:
     """The recipe's trainer, put together by hand."""
     from trl import GRPOConfig, GRPOTrainer
