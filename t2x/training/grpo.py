@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
@@ -103,9 +104,12 @@ def run_grpo(
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
     and give the trainer.
 
-    Without ``selection`` each prompt comes once an epoch, in an order that a resumed run keeps.
+    A dead reward ends the run with a checkpoint of the steps before it, by TRL's
+    ``_save_checkpoint``. Without ``selection`` each prompt comes once an epoch, in an order that a
+    resumed run keeps.
     """
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
+    from t2x.rollouts.health import DeadReward
 
     parts = {
         "model": policy.model,
@@ -124,12 +128,31 @@ def run_grpo(
                 "run is not the one that it would have been",
                 checkpoint,
             )
-    if watch is None:
-        trainer.train(resume_from_checkpoint=checkpoint)
-    else:
-        reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
-        watch.train(trainer, resume_from=checkpoint)
+    try:
+        if watch is None:
+            trainer.train(resume_from_checkpoint=checkpoint)
+        else:
+            reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+            watch.train(trainer, resume_from=checkpoint)
+    except DeadReward:
+        _keep_steps(trainer)
+        raise
     return trainer
+
+
+def _keep_steps(trainer: Any) -> None:
+    """Save a checkpoint of the steps that were done before a reward died. All processes raise at
+    the same call, before the weights are moved: what it measured is not learnt."""
+    from t2x.rollouts.checkpoints import STATE_FILE
+
+    arguments, state = trainer.args, trainer.state
+    folder = Path(arguments.output_dir) / f"checkpoint-{state.global_step}"
+    is_kept = (folder / STATE_FILE).exists()
+    if not state.global_step or is_kept or arguments.save_strategy == "no":
+        return
+    trainer._save_checkpoint(trainer.model, trial=None)
+    trainer.callback_handler.on_save(arguments, state, trainer.control)
+    log.warning("the steps before it are kept in %s", folder)
 
 
 def _trainer(

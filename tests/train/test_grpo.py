@@ -13,6 +13,7 @@ import torch
 import t2x
 from t2x.errors import T2XError
 from t2x.registry import load_recipe
+from t2x.rollouts.config import RolloutConfig
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.watching.config import WatchConfig
@@ -112,6 +113,32 @@ def test_broken_off_and_gone_on_is_the_same_run(
         for name in ("whole", "parts")
     ]
     assert states[0] == states[1]
+
+
+def test_a_dead_reward_loses_no_step(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps are done when it dies; with the reward mended the run goes on from there."""
+    from t2x.testing import FakeReward
+
+    _, main = load_recipe("grpo")
+    run, is_mended, score = tmp_path / "run", False, FakeReward.score
+
+    def dying(self: Any, prompts: Any, *args: Any, **options: Any) -> Any:
+        found = score(self, prompts, *args, **options)
+        done = log.read_text().splitlines() if log.exists() else []
+        return found if is_mended or len(done) < 2 else torch.full_like(found, torch.nan)
+
+    log = run / "log.jsonl"
+    monkeypatch.setattr(FakeReward, "score", dying)
+    config = make_config(data, run, max_steps=4, save_steps=50)
+    config = dataclasses.replace(config, rollout=RolloutConfig(max_missing=0.1))
+    with pytest.raises(T2XError, match="dead reward"):
+        main(config)
+    assert [p.name for p in run.glob("checkpoint-*")] == ["checkpoint-2"]
+    is_mended = True
+    assert main(config)["steps"] == 4
+    assert [json.loads(line)["step"] for line in log.open()] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("name", ["world/grpo", "presets/reprompt", "presets/promptenhancer"])
