@@ -121,7 +121,10 @@ def rank(
         flat = raw.flatten(0, 1)
         table = standardise(flat, moments(flat)).reshape(raw.shape)
     wide = torch.tensor([*weights.values()], dtype=torch.float64)
-    noise = difference_noise(*seed_noise(table, groups), wide, seeds=pictures)
+    measured = seed_noise(table, groups, lone=False)
+    if not measured[1]:  # no two texts anywhere to tell apart: too much, then, but not nothing
+        measured = seed_noise(table, groups)
+    noise = difference_noise(*measured, wide, seeds=pictures)
     scores = _with_failures(table.mean(1), lists, groups, wide, failure_margin)
     totals = weighted_sum(scores, wide)
     prompts, start = [], 0

@@ -28,6 +28,9 @@ __all__ = ["Compared", "Comparison"]
 
 _LINEAR = ("sum", "standardised")  # of a row alone, so that rewards compare between groups
 _ADVANTAGES = ("gdpo", "correlation")  # give advantages already
+# The others count who is ahead of whom: by two deviations of a difference, as pairs are chosen.
+_AHEAD = 2 * math.sqrt(2)
+_QUIET = 1e-3
 
 
 @dataclass(frozen=True)
@@ -143,10 +146,13 @@ class Comparison:
             floor = self.seed_deviation(seeds) if given is None else given
             return group_advantages(weighted_sum(table, scales), groups, floor=floor), floor
         # In units of what seeds do, one floor holds for all columns.
-        unit = self.deviation()
+        unit = torch.zeros(len(self.columns), dtype=torch.float64)
         unit[:pictures] = self.noise.deviation(torch.eye(pictures), seeds)
-        unit = torch.where(unit > 0, unit, self.deviation())
-        floor = 1.0 if given is None else given
+        # Where seeds do nothing, or nothing is known of them, next to no difference is too small.
+        least = self.deviation() * (_QUIET if given is None else 1.0)
+        unit = torch.where(unit > 0, unit, least)
+        usual = 1.0 if self.combine in _ADVANTAGES else _AHEAD
+        floor = usual if given is None else given
         combiner = COMBINERS[self.combine]
         values = combiner.run(
             Given(

@@ -8,7 +8,6 @@ it is, and failures of measurement none.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -246,13 +245,11 @@ def _noise(rows: Sequence[_Row], scores: Tensor, plain: Sequence[Tensor]) -> tup
             texts.setdefault((row.group, row.plain, ""), plain[i])
         elif row.kind == "rewrite":
             texts.setdefault((row.group, row.rewrite.text, row.rewrite.negative), scores[i])
-    alone = Counter(group for group, *_ in texts)
-    if scores.shape[1] > 1:  # a text alone shows what its seeds do to all texts as well
-        texts = {key: value for key, value in texts.items() if alone[key[0]] > 1}
     if not texts:
         return seed_noise(scores[:0])
     groups = torch.tensor([group for group, *_ in texts])
-    return seed_noise(torch.stack(list(texts.values())), groups)
+    lone = scores.shape[1] == 1  # nothing but the prompt as it is shows any noise
+    return seed_noise(torch.stack(list(texts.values())), groups, lone=lone)
 
 
 def _check_groups(

@@ -109,14 +109,7 @@ class RoundWriter:
         outcomes: Sequence[Outcome],
         place: int,
     ) -> ScoredPair:
-        first, second = (self._ids(completion) for completion in texts)
+        first, second = (list(completion.ids) for completion in texts)
         asked = self._policy.encoder.encode(policy_text(prompt))
         one, two = (outcome.reward for outcome in outcomes)
         return ScoredPair(asked, first, second, one, two, place)
-
-    def _ids(self, completion: Completion) -> list[int]:
-        """Tokens that were sampled, and the end behind them."""
-        text = completion.text.removeprefix(self._policy.template.prefill)
-        tokenizer = self._policy.tokenizer
-        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-        return [*ids, tokenizer.eos_token_id]

@@ -69,6 +69,15 @@ def test_seeds_in_common_are_no_noise():
     assert row["margin"] == row["score_chosen"] - row["score_rejected"]
 
 
+def test_a_text_that_is_alone_says_nothing_of_noise():
+    """A seed moves it as it moves every text, and there is none to tell that by."""
+    whole = [prompt(candidate("x", 1.0, -1.0), candidate("y", 1.6, -0.4), original=(0.9, -1.1))]
+    failed = prompt(candidate("x", kind="failed"), original=(9.0, -9.0))
+    lost = prompt(candidate("x", math.nan, math.nan), original=(9.0, -9.0))
+    known = rank(whole, {"r": 1.0}).noise
+    assert rank([*whole, failed, lost], {"r": 1.0}).noise == pytest.approx(known, abs=1e-9)
+
+
 def test_identical_candidates_make_no_pair():
     found, dropped, _ = pairs_of([prompt(candidate("x", 1.0, 2.0), candidate("x", 1.0, 2.0))])
     assert not found

@@ -11,16 +11,20 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
+from t2x.functional.advantages import seed_noise
 from t2x.rewriters.completion import Completion
 from t2x.rollouts import RolloutScorer
 from t2x.rollouts.blocks import Block, put_together
-from t2x.rollouts.config import SetSection
+from t2x.rollouts.comparing import Comparison
+from t2x.rollouts.config import RolloutConfig, SetSection
+from t2x.scoring.combine import COMBINERS
 
 from .worlds import PROMPT, FourMore, Painter, answer, make_scorer, score
 
 GOOD = answer("two cats on a red sofa")  # four words more than the prompt
 SHORT = answer("two cats outdoors")
 NO_TAG = Completion("<think>plan</think><answer>two cats on a red sofa")
+COUNTED = ("pareto", "dominance")  # who is ahead of whom
 CUT = Completion("<think>plan</think><answer>two cats on", truncated=True)
 
 
@@ -192,7 +196,8 @@ def test_pareto_compares_inside_the_group() -> None:
     assert good.advantage > 0 > short.advantage
 
 
-def test_noise_holds_advantages_down() -> None:
+@pytest.mark.parametrize("combine", list(COMBINERS))
+def test_noise_holds_advantages_down(combine: str) -> None:
     """A difference that seeds could make gets less than a deviation of advantage."""
     near = answer("two cats on a sofa")  # one word off
 
@@ -205,12 +210,41 @@ def test_noise_holds_advantages_down() -> None:
             luck = torch.stack([m[2].mean() for m in media]) * 255
             return plain + 5.0 * torch.where(words.round() % 2 == luck.round() % 2, 1.0, -1.0)
 
-    scorer = make_scorer(Moody())
+    scorer = make_scorer(Moody(), combine=combine)
     found = score(scorer, [GOOD, near], seeds=(0, 1))
-    assert scorer.metrics["rollout/floor"] == pytest.approx(5.0 * math.sqrt(2), rel=0.01)
-    assert found[0].advantage == pytest.approx(0.5 / (5.0 * math.sqrt(2)), rel=0.02)
-    given = score(make_scorer(Moody(), floor=0.0), [GOOD, near], seeds=(0, 1))
+    noise = 5.0 * math.sqrt(2)
+    floors = {"sum": noise, "standardised": noise / float(scorer.comparison.deviation()[0])}
+    floors |= dict.fromkeys(COUNTED, math.sqrt(8))
+    assert scorer.metrics["rollout/floor"] == pytest.approx(floors.get(combine, 1.0), rel=0.01)
+    expected = 0.0 if combine in COUNTED else 0.5 / noise
+    assert found[0].advantage == pytest.approx(expected, rel=0.02)
+    given = score(make_scorer(Moody(), combine=combine, floor=0.0), [GOOD, near], seeds=(0, 1))
     assert given[0].advantage == pytest.approx(1 / math.sqrt(2), rel=1e-4)
+
+
+@pytest.mark.parametrize("combine", list(COMBINERS))
+def test_what_seeds_alone_make_is_smaller_the_higher_the_floor(combine: str) -> None:
+    """Two rewards that are nothing but noise, of one deviation."""
+
+    def mean_advantage(floor: float | None) -> float:
+        draw = torch.Generator().manual_seed(0)
+        config = RolloutConfig(floor=floor, constant_after=0)
+        comparison = Comparison({"a": 1.0, "b": 1.0}, combine=combine, config=config)
+        groups = torch.arange(16) // 4
+        sizes = []
+        for _ in range(10):
+            scores = torch.randn(16, 2, 2, generator=draw, dtype=torch.float64)
+            block = Block(
+                scores, scores[::4][groups], groups, ("rewrite",) * 16, seed_noise(scores, groups)
+            )
+            comparison.observe(block)
+            sizes.append(float(comparison.compare(block).advantage.abs().mean()))
+        return sum(sizes) / len(sizes)
+
+    plain, measured, high = (mean_advantage(floor) for floor in (0.0, None, 10.0))
+    assert plain > 0.6
+    assert measured < (0.4 if combine in COUNTED else 0.75)  # of a normal variable: 0.8
+    assert high < 0.15
 
 
 def test_a_scorer_goes_into_another_process_and_on_after_a_stop() -> None:
