@@ -86,8 +86,7 @@ def main(config: Config) -> dict[str, float]:
         watch=watch,
     )
     found = recent_means([renamed(row) for row in trainer.state.log_history])
-    found["pictures"] = float(reward.scorer.pictures)
-    return finish_run(trainer, policy, watch, found)
+    return finish_run(trainer, policy, watch, found | reward.cost)
 
 
 def _selection(config: Config) -> Any:

@@ -98,6 +98,7 @@ def run_grpo(
         trainer.train(resume_from_checkpoint=checkpoint)
     else:
         reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+        watch.cost = lambda: reward.cost
         watch.train(trainer, resume_from=checkpoint)
     return trainer
 

@@ -34,11 +34,10 @@ from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
 from t2x.training.pair_trainers import pair_collator
 
-__all__ = ["PICTURES", "RebelTrainer", "Round", "ScoredPair"]
+__all__ = ["RebelTrainer", "Round", "ScoredPair"]
 
 REWARDS = ("reward_chosen", "reward_rejected")
 LOGPS = ("ref_chosen_logps", "ref_rejected_logps")
-PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as means
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,12 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class Round:
-    """What the policy wrote in one round: this process's pairs to learn, how many ``pictures``
-    it drew for them, and what all processes ``found``, to be logged.
+    """What the policy wrote in one round: this process's pairs to learn, and what all processes
+    ``found``, to be logged.
     """
 
     pairs: Sequence[ScoredPair]
     found: Mapping[str, float]
-    pictures: int = 0
 
 
 class RebelTrainer(Trainer):
@@ -135,9 +133,7 @@ class RebelTrainer(Trainer):
             own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
             write_whole(own, "".join(lines))
-            drawn = torch.tensor([written.pictures], device=self.accelerator.device)
-            total = self.accelerator.gather(drawn).sum().item()
-            for name, value in {**written.found, PICTURES: float(total)}.items():
+            for name, value in written.found.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
         lines = [line for part in parts for line in part.read_text().splitlines()]
@@ -176,14 +172,8 @@ class RebelTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means of what was noted since the last log."""
         means = {name: sum(values) / len(values) for name, values in self._values.items()}
-        if PICTURES in means:
-            means[PICTURES] = sum(self._values[PICTURES])
         self._values.clear()
         super().log({**logs, **means}, start_time)
-
-    def pictures(self) -> float:
-        """How many pictures were drawn in all rounds, those before a kill included."""
-        return float(sum(line.get(PICTURES, 0.0) for line in self.state.log_history))
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))

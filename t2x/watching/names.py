@@ -13,6 +13,7 @@
 | zero_variance | share of groups whose members all have one reward |
 | truncated, failed, broken, missing | shares: cut off; without an answer; a check not passed; without a measurement |
 | clipped | share of tokens whose ratio was clipped |
+| pictures, pictures/drawn | used by all processes since the start; those of them that no store had |
 | distinct_1, distinct_2 | distinct words and pairs of words among all of a step's rewrites |
 | heldout/... | the same on the validation prompts, see ``t2x.watching.held_out`` |
 

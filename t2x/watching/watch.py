@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -54,7 +54,8 @@ class Watch(TrainerCallback):
         policy: the tokenizer and template that the model is trained with.
         held_out: what measures validation prompts; None measures nothing.
 
-    ``rollouts.add`` takes the outcomes of each generation from a reward function. ``stopped`` is
+    ``rollouts.add`` takes the outcomes of each generation from a reward function, and ``cost``
+    gives what all so far have cost: every line says it, exact at its step. ``stopped`` is
     the alarm that ended the run. Raises ``MissingDependencyError`` when a report is asked for and
     what draws its plots is not installed.
     """
@@ -70,6 +71,7 @@ class Watch(TrainerCallback):
         self.folder, self.config = made_folder(folder), config or WatchConfig()
         self.policy, self.held_out = policy, held_out
         self.rollouts = RolloutStats()
+        self.cost: Callable[[], Mapping[str, float]] = dict
         self.stopped: Alarm | None = None
         self._curves: dict[str, Curve] = {}
         self._pending: dict[str, float] = {}
@@ -147,7 +149,7 @@ class Watch(TrainerCallback):
         groups = self._take_rollouts(record, args.world_size)
         if not record:
             return
-        record |= self._pending
+        record |= self._pending | dict(self.cost())
         self._pending = {}
         logs.update({k: v for k, v in record.items() if k not in logs and math.isfinite(v)})
         said = (False, False)

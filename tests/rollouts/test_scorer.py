@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from t2x.rewriters.completion import Completion
 from t2x.rollouts import RolloutScorer
 from t2x.rollouts.blocks import Block, put_together
 from t2x.rollouts.config import SetSection
+from t2x.store import Store
 
 from .worlds import PROMPT, FourMore, Painter, answer, make_scorer, score
 
@@ -42,6 +44,20 @@ def test_all_members_and_the_prompt_share_their_seeds_and_nothing_is_drawn_twice
     score(make_scorer(painter=painter), [GOOD, SHORT, GOOD], seeds=(7, 8))
     texts = ("two cats on a red sofa", "two cats outdoors", PROMPT)
     assert sorted(painter.calls) == sorted((t, "", s) for t in texts for s in (7, 8))
+
+
+def test_cost_is_of_all_calls_and_a_store_saves_drawing_alone(tmp_path: Path) -> None:
+    """Three texts on two seeds; then the same again, and one text more."""
+    scorer = make_scorer(store=Store(tmp_path))
+    score(scorer, [GOOD, SHORT, GOOD])
+    assert scorer.cost == {"pictures": 6.0, "pictures/drawn": 6.0}
+    score(scorer, [GOOD, answer("two cats in snow")])
+    assert scorer.cost == {"pictures": 12.0, "pictures/drawn": 8.0}
+    assert scorer.cost.items() <= scorer.metrics.items()
+    again = make_scorer(store=Store(tmp_path))
+    again.load_state_dict(scorer.state_dict())
+    score(again, [GOOD])
+    assert again.cost == {"pictures": 16.0, "pictures/drawn": 8.0}
 
 
 def test_one_seed_per_rewrite_draws_the_prompt_once_more_for_the_noise() -> None:
@@ -254,7 +270,8 @@ def test_several_processes_are_one_batch() -> None:
     def make() -> RolloutScorer:
         return make_scorer(FourMore(noise=0.5), FourMore("b", noise=0.2), combine="gdpo")
 
-    whole = run(make(), rows)
+    one = make()
+    whole = run(one, rows)
     blocks: list[Block] = []
     for part in (rows[:4], rows[4:]):
         first = make()
@@ -265,6 +282,8 @@ def test_several_processes_are_one_batch() -> None:
         own = make()
         own._exchange = lambda block, place=place: (blocks, place)
         found += run(own, part)
+        assert own.cost == one.cost  # of all processes
+        assert own.state_dict()["pictures"] == 24
     assert found == pytest.approx(whole, abs=1e-9)
     together, rows_of_second = put_together(blocks, 1)
     assert together.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -105,7 +105,10 @@ def test_prompters_are_trained_in_turns_and_a_run_goes_on(tmp_path: Path) -> Non
     metrics = run(values)
     out = tmp_path / "run"
     assert metrics["turns"] == 2
-    assert metrics["pictures"] > 0
+    logs = [out / "turns" / turn / "log.jsonl" for turn in ("0-subject", "1-style")]
+    spent = [json.loads(log.read_text().splitlines()[-1])["pictures"] for log in logs]
+    assert 0 < spent[0] < spent[1] == metrics["pictures"]
+    assert not [key for key in metrics if key.endswith("/pictures")]
     assert {"subject/rollout/reward", "style/rollout/reward"} <= set(metrics)
     assert isinstance(t2x.load_rewriter(str(out / "model")), TurnsRewriter)
     trained = weights(out)
@@ -120,6 +123,7 @@ def test_prompters_are_trained_in_turns_and_a_run_goes_on(tmp_path: Path) -> Non
     again = run(values)
     assert all(map(equal, trained, weights(out)))
     assert again["style/rollout/reward"] == metrics["style/rollout/reward"]
+    assert again["pictures"] == metrics["pictures"]
 
 
 def test_adapters_learn_turn_by_turn(tmp_path: Path) -> None:
