@@ -27,7 +27,6 @@ from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, finish_run, load_data
 from t2x.watching.building import build_watch
 from t2x.watching.config import WatchConfig
-from t2x.watching.names import renamed
 
 __all__ = ["Config", "main"]
 
@@ -85,7 +84,7 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    found = recent_means([renamed(row) for row in trainer.state.log_history])
+    found = recent_means(trainer.state.log_history)
     return finish_run(trainer, policy, watch, found | reward.cost)
 
 

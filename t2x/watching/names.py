@@ -4,11 +4,12 @@
 | key | what it is |
 |---|---|
 | loss, grad_norm, learning_rate, epoch, tokens | as the trainer has them |
-| reward, reward_std | mean and deviation of the training reward |
-| reward/NAME, gain/NAME | mean of one reward against the user's own prompt; its gain |
-| gain | reward minus that of the user's own words, same seeds |
-| own_words | reward of the user's own words |
-| kl, entropy | nats per token |
+| reward, reward_std | mean and deviation of the training reward: of all completions that have one, the fixed scores of failures included, what was cut off or not measured left out |
+| reward/NAME, gain/NAME | mean of one reward against the user's own prompt, of what was drawn; its gain |
+| own_words | reward of the user's own words, same seeds, once for each completion in reward |
+| gain | reward minus own_words |
+| kl, entropy | nats per token; kl is to the model that the run starts from |
+| kl/round | of REBEL: to the policy that wrote the round |
 | length | tokens per completion |
 | zero_variance | share of groups whose members all have one reward |
 | truncated, failed, broken, missing | shares: cut off; without an answer; a check not passed; without a measurement |
@@ -55,6 +56,7 @@ _OF_ROLLOUTS = {
     "rollout/gain": "gain",
     "rollout/original": "own_words",
     "rollout/reward": "reward",
+    "rollout/reward_std": "reward_std",
     "share/broken": "broken",
     "share/failed": "failed",
     "share/missing": "missing",

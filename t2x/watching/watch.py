@@ -1,8 +1,9 @@
 """The callback that watches a training by TRL or transformers.
 
 It writes ``log.jsonl``, measures validation prompts, keeps sample pictures, draws the progress bar,
-raises alarms, ends a run that over-optimises, and writes ``report.html``. What it measures reaches
-trackers (``report_to``) too. Of TRL's classes nothing is overridden.
+raises alarms, ends a run that over-optimises, and writes ``report.html``. What it says reaches
+trackers (``report_to``) too, in place of what TRL has under that name. Of TRL's classes nothing is
+overridden.
 
 With several processes every one of them writes the held-out texts, so that sharded weights are
 gathered by all; the first one draws, scores and decides, and the others are told.
@@ -107,7 +108,7 @@ class Watch(TrainerCallback):
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
         highest held-out reward, ``stopped_early`` whether an alarm ended the run.
         """
-        kept = ("reward", "gain", "kl", "entropy", "length", "seconds")
+        kept = ("reward", "gain", "kl", "kl/round", "entropy", "length", "seconds")
         found = {
             key: curve.values[-1]
             for key, curve in self._curves.items()
@@ -151,7 +152,7 @@ class Watch(TrainerCallback):
             return
         record |= self._pending | dict(self.cost())
         self._pending = {}
-        logs.update({k: v for k, v in record.items() if k not in logs and math.isfinite(v)})
+        logs.update({k: v for k, v in record.items() if math.isfinite(v)})
         said = (False, False)
         if state.is_world_process_zero:
             said = self._keep(state, record, groups)
