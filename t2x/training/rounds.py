@@ -79,8 +79,8 @@ class RebelTrainer(Trainer):
 
     ``rounds/`` in the output folder keeps the pairs of every round. Logged beside the loss:
     ``explained``, the share of the rewards' differences that the log ratios explain by now (1 -
-    loss / loss without any); ``kl``, nats per token, of the round's first policy to the present one
-    on what it wrote; ``entropy``.
+    loss / loss without any); ``kl/round``, nats per token, of the round's first policy to the
+    present one on what it wrote; ``entropy``.
     """
 
     loss_is_scaled_for_ga = False
@@ -164,7 +164,7 @@ class RebelTrainer(Trainer):
         tokens = inputs["completion_mask"].sum()
         share = 1 - losses.mean() / spread.clamp(min=1e-6)
         self._note("explained", torch.where(spread > 1e-6, share, 0.0))  # 0: nothing to explain
-        self._note("kl", -ratios.sum() / tokens)
+        self._note("kl/round", -ratios.sum() / tokens)
         self._note("entropy", entropy)
         loss = losses.mean()
         return (loss, {}) if return_outputs else loss

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,24 @@ def test_cost_is_of_all_calls_and_a_store_saves_drawing_alone(tmp_path: Path) ->
     again.load_state_dict(scorer.state_dict())
     score(again, [GOOD])
     assert again.cost == {"pictures": 16.0, "pictures/drawn": 8.0}
+
+
+def test_logged_gain_is_the_logged_reward_less_that_of_the_users_own_words() -> None:
+    """A rewrite, a failure with its fixed score below, what was cut off, and a prompt of which
+    nothing could be measured."""
+    lost = "lost dogs"
+    scorer = make_scorer(FourMore(fails_on=lost), max_missing=1.0)
+    rows = [(PROMPT, GOOD), (PROMPT, NO_TAG), (PROMPT, CUT), (lost, GOOD)]
+    rows += [("a red bus", answer(f"a red bus {end}")) for end in ("outdoors", "on a sofa")]
+    found = scorer.score([p for p, _ in rows], [c for _, c in rows], seeds=[(0, 1)] * len(rows))
+    known = [o for o in found if not math.isnan(o.reward)]
+    assert [o.kind for o in known] == ["rewrite", "failed", "rewrite", "rewrite"]
+    logged = [scorer.metrics[f"rollout/{name}"] for name in ("reward", "original", "gain")]
+    rewards = [o.reward for o in known]
+    assert logged[0] == pytest.approx(statistics.fmean(rewards))
+    assert logged[0] - logged[1] == pytest.approx(logged[2])
+    assert logged[2] == pytest.approx(statistics.fmean(o.gain for o in known))
+    assert scorer.metrics["rollout/reward_std"] == pytest.approx(statistics.pstdev(rewards))
 
 
 def test_one_seed_per_rewrite_draws_the_prompt_once_more_for_the_noise() -> None:
