@@ -201,12 +201,11 @@ def main(config: Config) -> dict[str, float]:
     for turn in turns:
         log.info("turn %d of %d: %s", turn.number + 1, len(turns), prompters[turn.place].role)
         found = run_turn(config, turn, policies, prompters, scorer=scorer, prompts=prompts)
-        pictures = metrics.get("pictures", 0.0) + found.pop("pictures")
         role = prompters[turn.place].role
-        metrics |= {"pictures": pictures, **{f"{role}/{k}": v for k, v in found.items()}}
+        metrics |= {f"{role}/{k}": v for k, v in found.items() if k not in scorer.cost}
     rows = zip(config.prompters, policies, strict=True)
     save_turns([(own.role, own.sees, p) for own, p in rows], Path(config.run.out) / "model")
-    metrics |= {"turns": float(len(turns)), "seconds": time.perf_counter() - begun}
+    metrics |= scorer.cost | {"turns": float(len(turns)), "seconds": time.perf_counter() - begun}
     return write_metrics(Path(config.run.out), metrics)
 
 
@@ -317,13 +316,10 @@ def run_turn(
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
     rows = turn_rows(policy, prompter, prompters[: turn.place], chosen, turn.number, own_seed)
-    before = scorer.pictures
     trainer = run_grpo(policy, rows, reward, arguments, run, watch=watch)
     if "ref" in getattr(policy.model, "peft_config", {}):
         policy.model.delete_adapter("ref")  # TRL's copy; the next turn makes its own
-    metrics = recent_means(trainer.state.log_history) | {
-        "pictures": float(scorer.pictures - before)
-    }
+    metrics = recent_means(trainer.state.log_history) | scorer.cost  # of all turns so far
     _keep(policy.model, reward, metrics, turn.folder)
     return metrics
 

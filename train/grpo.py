@@ -26,7 +26,6 @@ from t2x.training.grpo import end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.policy import load_policy
 from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
 from t2x.watching.config import WatchConfig
-from t2x.watching.names import renamed
 
 __all__ = ["Config", "main"]
 
@@ -83,9 +82,8 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    found = recent_means([renamed(row) for row in trainer.state.log_history])
-    found["pictures"] = float(reward.scorer.pictures)
-    return finish_run(trainer, policy, watch, found)
+    found = recent_means(trainer.state.log_history)
+    return finish_run(trainer, policy, watch, found | reward.cost)
 
 
 def _selection(config: Config) -> Any:

@@ -89,9 +89,9 @@ def main(config: Config) -> dict[str, float]:
     checkpoint = last_checkpoint(config.run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(scorer, checkpoint)
+    watch.cost = lambda: scorer.cost
     watch.train(trainer, resume_from=checkpoint)
-    found = {"prompts": len(rows), "pictures": trainer.pictures()}
-    return finish_run(trainer, policy, watch, found)
+    return finish_run(trainer, policy, watch, {"prompts": len(rows), **scorer.cost})
 
 
 def _check(config: Config) -> None:

@@ -169,24 +169,26 @@ class Comparison:
         return group_advantages(values, groups), floor
 
     def metrics(self, block: Block, found: Compared) -> dict[str, float]:
-        """Numbers of a rollout to log."""
+        """Numbers of a rollout to log; ``t2x.watching.names`` says what each of them is."""
         kinds = torch.tensor([kind == "rewrite" for kind in block.kinds], dtype=torch.bool)
         number = max(len(block.kinds), 1)
         values = {
             f"share/{kind}": block.kinds.count(kind) / number
             for kind in ("rewrite", "broken", "failed", "truncated")
         }
-        good = kinds & ~found.reward.isnan() & ~found.original.isnan()
+        known = ~found.reward.isnan() & ~found.original.isnan()  # failures have fixed rewards
         values["share/missing"] = float((kinds & found.reward.isnan()).sum()) / number
         table, original = self._table(block), self._table(block, original=True)
         for k, name in enumerate(self.columns):
             values[f"reward/{name}"] = _mean(table[kinds, k])
             if name != SETS:
-                values[f"gain/{name}"] = _mean((table - original)[good, k])
+                values[f"gain/{name}"] = _mean((table - original)[kinds & known, k])
+        reward, original = found.reward[known], found.original[known]
         values |= {
-            "rollout/reward": _mean(found.reward[kinds]),
-            "rollout/original": _mean(found.original),
-            "rollout/gain": _mean((found.reward - found.original)[good]),
+            "rollout/reward": _mean(reward),
+            "rollout/reward_std": math.sqrt(_mean((reward - _mean(reward)) ** 2)),
+            "rollout/original": _mean(original),
+            "rollout/gain": _mean(reward - original),
             "rollout/floor": found.floor,
             "rollout/advantage": _mean(found.advantage.abs()),
             "share/zero_variance": _flat_groups(found.advantage, block.groups),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
+from t2x.watching.names import renamed
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
@@ -133,6 +134,7 @@ def run_grpo(
             trainer.train(resume_from_checkpoint=checkpoint)
         else:
             reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+            watch.cost = lambda: reward.cost
             watch.train(trainer, resume_from=checkpoint)
     except DeadReward:
         _keep_steps(trainer)
@@ -176,12 +178,10 @@ def _trainer(
 
 
 def recent_means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means over the last logged steps of what every step logs."""
-    steps = [row for row in history if "loss" in row][-_RECENT:]
-    names = [
-        name
-        for name, value in (steps[-1] if steps else {}).items()
-        if isinstance(value, (int, float)) and name not in ("step", "epoch")
-    ]
-    found = {name: [row[name] for row in steps if row.get(name) is not None] for name in names}
-    return {name: math.fsum(values) / len(values) for name, values in found.items() if values}
+    """Means over the last logged steps of what every step logs, by the names of ``log.jsonl``:
+    ``reward`` is that of the pictures, where TRL has the mean of advantages."""
+    known = [{k: v for k, v in row.items() if v is not None} for row in history if "loss" in row]
+    steps = [renamed(row) for row in known[-_RECENT:]]
+    names = (steps[-1] if steps else {}).keys() - {"step", "epoch"}
+    found = {name: [row[name] for row in steps if name in row] for name in sorted(names)}
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}

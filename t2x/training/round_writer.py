@@ -83,7 +83,7 @@ class RoundWriter:
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
             if first.text != second.text and not any(math.isnan(o.reward) for o in ours):
                 pairs.append(self._pair(prompt, (first, second), ours, places[i]))
-        return Round(pairs, self._scorer.metrics, self._scorer.measurer.drawn)
+        return Round(pairs, self._scorer.metrics)
 
     def _of_round(self, number: int) -> tuple[range, list[str]]:
         """This process's prompts of a round, and their places in it."""

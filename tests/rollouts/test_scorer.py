@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import statistics
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from t2x.rollouts.blocks import Block, put_together
 from t2x.rollouts.comparing import Comparison
 from t2x.rollouts.config import RolloutConfig, SetSection
 from t2x.scoring.combine import COMBINERS
+from t2x.store import Store
 
 from .worlds import PROMPT, FourMore, Painter, answer, make_scorer, score
 
@@ -46,6 +49,38 @@ def test_all_members_and_the_prompt_share_their_seeds_and_nothing_is_drawn_twice
     score(make_scorer(painter=painter), [GOOD, SHORT, GOOD], seeds=(7, 8))
     texts = ("two cats on a red sofa", "two cats outdoors", PROMPT)
     assert sorted(painter.calls) == sorted((t, "", s) for t in texts for s in (7, 8))
+
+
+def test_cost_is_of_all_calls_and_a_store_saves_drawing_alone(tmp_path: Path) -> None:
+    """Three texts on two seeds; then the same again, and one text more."""
+    scorer = make_scorer(store=Store(tmp_path))
+    score(scorer, [GOOD, SHORT, GOOD])
+    assert scorer.cost == {"pictures": 6.0, "pictures/drawn": 6.0}
+    score(scorer, [GOOD, answer("two cats in snow")])
+    assert scorer.cost == {"pictures": 12.0, "pictures/drawn": 8.0}
+    assert scorer.cost.items() <= scorer.metrics.items()
+    again = make_scorer(store=Store(tmp_path))
+    again.load_state_dict(scorer.state_dict())
+    score(again, [GOOD])
+    assert again.cost == {"pictures": 16.0, "pictures/drawn": 8.0}
+
+
+def test_logged_gain_is_the_logged_reward_less_that_of_the_users_own_words() -> None:
+    """A rewrite, a failure with its fixed score below, what was cut off, and a prompt of which
+    nothing could be measured."""
+    lost = "lost dogs"
+    scorer = make_scorer(FourMore(fails_on=lost), max_missing=1.0)
+    rows = [(PROMPT, GOOD), (PROMPT, NO_TAG), (PROMPT, CUT), (lost, GOOD)]
+    rows += [("a red bus", answer(f"a red bus {end}")) for end in ("outdoors", "on a sofa")]
+    found = scorer.score([p for p, _ in rows], [c for _, c in rows], seeds=[(0, 1)] * len(rows))
+    known = [o for o in found if not math.isnan(o.reward)]
+    assert [o.kind for o in known] == ["rewrite", "failed", "rewrite", "rewrite"]
+    logged = [scorer.metrics[f"rollout/{name}"] for name in ("reward", "original", "gain")]
+    rewards = [o.reward for o in known]
+    assert logged[0] == pytest.approx(statistics.fmean(rewards))
+    assert logged[0] - logged[1] == pytest.approx(logged[2])
+    assert logged[2] == pytest.approx(statistics.fmean(o.gain for o in known))
+    assert scorer.metrics["rollout/reward_std"] == pytest.approx(statistics.pstdev(rewards))
 
 
 def test_one_seed_per_rewrite_draws_the_prompt_once_more_for_the_noise() -> None:
@@ -288,7 +323,8 @@ def test_several_processes_are_one_batch() -> None:
     def make() -> RolloutScorer:
         return make_scorer(FourMore(noise=0.5), FourMore("b", noise=0.2), combine="gdpo")
 
-    whole = run(make(), rows)
+    one = make()
+    whole = run(one, rows)
     blocks: list[Block] = []
     for part in (rows[:4], rows[4:]):
         first = make()
@@ -299,6 +335,8 @@ def test_several_processes_are_one_batch() -> None:
         own = make()
         own._exchange = lambda block, place=place: (blocks, place)
         found += run(own, part)
+        assert own.cost == one.cost  # of all processes
+        assert own.state_dict()["pictures"] == 24
     assert found == pytest.approx(whole, abs=1e-9)
     together, rows_of_second = put_together(blocks, 1)
     assert together.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]

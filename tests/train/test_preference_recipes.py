@@ -64,7 +64,10 @@ def test_runs_resumes_and_saves(recipe: str, lora: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "whole" / "metrics.json").read_text()) == metrics
     assert len(losses(tmp_path / "whole")) == 4
     killed(tmp_path / "whole", tmp_path / "parts")
-    run(recipe, tmp_path / "parts", given, **steps)
+    again = run(recipe, tmp_path / "parts", given, **steps)
+    if recipe == "rebel":
+        check_cost(tmp_path / "whole", metrics)
+        assert again["pictures"] == metrics["pictures"]
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-6, msg=name)
@@ -77,6 +80,16 @@ def test_runs_resumes_and_saves(recipe: str, lora: Any, tmp_path: Path) -> None:
     assert (tmp_path / "whole" / "adapter").exists() == (lora is not None)
     if lora is not None:
         check_adapter(tmp_path / "whole")
+
+
+def check_cost(out: Path, metrics: dict[str, float]) -> None:
+    """Two rounds of two steps: every line says what all rounds so far took."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    spent = [line["pictures"] for line in lines if "loss" in line]
+    assert 0 < spent[0] == spent[1] < spent[2] == spent[3] == metrics["pictures"]
+    assert metrics["pictures/drawn"] == metrics["pictures"]
+    state = json.loads((out / "checkpoint-4" / "rollouts.json").read_text())
+    assert state["pictures"] == metrics["pictures"]
 
 
 def check_adapter(out: Path) -> None:

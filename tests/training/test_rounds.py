@@ -87,7 +87,7 @@ def test_loss_is_the_equation(tmp_path: Path) -> None:
     assert loss == pytest.approx(expected.mean().item(), abs=1e-4)
     assert built._values["explained"][-1] == pytest.approx(1 - loss / 2.5, abs=1e-4)
     tokens = sum(len(p.chosen_ids) + len(p.rejected_ids) for p in pairs)
-    assert built._values["kl"][-1] == pytest.approx(-ratios.sum().item() / tokens, abs=1e-4)
+    assert built._values["kl/round"][-1] == pytest.approx(-ratios.sum().item() / tokens, abs=1e-4)
 
 
 def test_a_round_is_solved(tmp_path: Path) -> None:
