@@ -221,8 +221,9 @@ def test_trend_of_straight_and_of_few() -> None:
 def rates(runs: int) -> list[str]:
     """The rates of the module's head: false alarms, then falls found and how soon."""
     said = [
-        f"flat, neighbours correlate by {c}: {share_stopped(runs, lambda i: 0.0, correlation=c):.2%}"
-        for c in (0.0, 0.5, 0.8)
+        f"flat, neighbours correlate by {near}: "
+        f"{share_stopped(runs, lambda i: 0.0, correlation=near):.2%}"
+        for near in (0.0, 0.5, 0.8)
     ]
     for fall in (1.0, 0.5):
         ends = [stopped_at(s, lambda i, f=fall: -f * max(0, i - 15)) for s in range(runs)]  # type: ignore[misc]
