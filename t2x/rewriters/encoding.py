@@ -78,7 +78,7 @@ class PromptEncoder:
         if template.prefill:
             raise T2XError(
                 f"the template begins the answer with {template.prefill!r}, which trainers don't; "
-                "put that into the chat template or leave the prefill out"
+                "put that into the chat template, or leave it out (policy.template={prefill: ''})"
             )
         if self.is_plain:
             return self._plain(template, _ask(template, re.sub(r"\s*\n\s*", " ", prompt.strip())))
