@@ -71,7 +71,6 @@ def main(config: Config) -> dict[str, float]:
         policy=policy,
         prompts=prompts,
         scorer=reward.scorer,
-        negative=config.rollout.negative,
     )
     trainer = run_grpo(
         policy,

@@ -13,8 +13,7 @@ from typing import Any
 
 from t2x.config import ConfigError, load_config, save_config, to_dict
 from t2x.errors import T2XError
-from t2x.files import made_folder
-from t2x.training.arguments import checkpoints
+from t2x.files import checkpoints, made_folder
 from t2x.watching.runs import ALARMS, CONFIG, GROUPS, LOG
 from t2x.watching.samples import LINES
 
