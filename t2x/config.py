@@ -18,9 +18,17 @@ import yaml
 from t2x.errors import T2XError
 from t2x.plain import plain
 
-__all__ = ["ConfigError", "build_config", "load_config", "save_config", "to_dict"]
+__all__ = [
+    "ConfigError",
+    "build_config",
+    "find_config",
+    "load_config",
+    "save_config",
+    "to_dict",
+]
 
 T = TypeVar("T")
+_PACKAGED = "t2x.configs"
 _UNREADABLE = (yaml.YAMLError, ValueError, RecursionError)  # too long a number, too deep a nest
 _OF_ANYTHING: dict[Any, tuple[Any, ...]] = {list: (Any,), tuple: (Any, ...), dict: (Any, Any)}
 _SHOWN = 200  # characters of a value in an error
@@ -57,6 +65,24 @@ def save_config(config: Any, path: str | Path) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True), "utf-8")
+
+
+def find_config(name: str) -> Path:
+    """Give the file of that name, or the one that t2x brings: ``world/grpo`` is
+    ``configs/train/world/grpo.yaml``."""
+    from importlib.resources import files
+
+    path = Path(name)
+    if path.is_file():
+        return path
+    own = Path(str(files(_PACKAGED))) / "train"
+    brought = own / f"{name.removesuffix('.yaml')}.yaml"
+    if brought.is_file():
+        return brought
+    known = sorted(str(p.relative_to(own).with_suffix("")) for p in own.rglob("*.yaml"))
+    raise T2XError(
+        f"there is no file {name!r}; give a YAML file or one of: {', '.join(known) or 'none'}"
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

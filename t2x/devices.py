@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 Device: TypeAlias = "str | torch.device"
 
-__all__ = ["Device", "loading_dtype", "move_loaded", "named_dtype", "resolve_device"]
+__all__ = [
+    "Device",
+    "loading_dtype",
+    "move_loaded",
+    "named_dtype",
+    "resolve_device",
+    "set_threads",
+]
 
 
 def resolve_device(device: Device | None) -> torch.device:
@@ -62,3 +69,11 @@ def move_loaded(model: Any, device: Device | None, dtype: torch.dtype | None) ->
     if device is not None:
         model = model.to(device)
     return model if dtype is None else model.to(dtype)
+
+
+def set_threads(threads: int | None) -> None:
+    """Fix the number of CPU threads; None keeps what the environment says."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)

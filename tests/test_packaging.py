@@ -187,6 +187,55 @@ def test_the_rule_sees_every_way_of_importing(tmp_path, line, package):
     assert not violations(tmp_path / "module.py", package, ("rewards",))
 
 
+def imported_at_once(path: Path) -> Iterator[str]:
+    """Modules that a file imports when it is imported itself: not those of a function, and not
+    those for the type checker alone."""
+    left = list(ast.parse(path.read_text("utf-8")).body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            left += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        left += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+
+
+def first_import(package: str, other: str) -> str:
+    """A module of a package of core that imports one of another at once; empty if none does."""
+    for path in sorted((ROOT / "t2x" / package).rglob("*.py")):
+        if any(f"{name}.".startswith(f"t2x.{other}.") for name in imported_at_once(path)):
+            return str(path.relative_to(ROOT))
+    return ""
+
+
+@pytest.mark.parametrize(("one", "other"), [("rollouts", "training"), ("claims", "commands")])
+def test_packages_of_core_are_not_imported_in_a_circle(one, other):
+    found = first_import(one, other), first_import(other, one)
+    assert not all(found), f"a circle: {' and '.join(found)}"
+
+
+def test_only_the_command_line_knows_the_commands():
+    """Nowhere else, functions included: what a command and the library share is the library's."""
+    for path in (ROOT / "t2x").rglob("*.py"):
+        if path.parent.name != "commands" and path.name != "cli.py":
+            package = ".".join(path.relative_to(ROOT).parent.parts)
+            named = [n for n in imports(path, package) if n.startswith("t2x.commands")]
+            assert not named, path
+
+
+def test_what_is_imported_at_once_leaves_functions_and_types_out(tmp_path):
+    (tmp_path / "module.py").write_text(
+        "import a\nif TYPE_CHECKING:\n    import b\nelse:\n    import c\n"
+        "def f():\n    import d\nclass C:\n    from e import g\n"
+    )
+    assert sorted(imported_at_once(tmp_path / "module.py")) == ["a", "c", "e.g"]
+
+
 def test_public_names_are_sorted_and_all_importable():
     assert list(t2x.__all__) == sorted(t2x.__all__)
     assert set(t2x._LAZY) < set(t2x.__all__)

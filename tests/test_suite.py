@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from t2x.world.training import set_threads
+from t2x.devices import set_threads
 
 
 def threads() -> tuple[int, int]:

@@ -18,6 +18,8 @@ prompters cost the same number of pictures.
 Differs from the paper: GRPO with group-relative advantages in place of actor-critic with a
 centralised critic; alternation in place of joint updates, with a fresh optimiser in every turn;
 parts of free length. KL is held to each prompter's start, after its warm-up.
+
+One process: prompters write their parts between the turns, which is not shared out.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics, write_whole
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.rewriters.parsing import write_completion
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
 from t2x.rewriters.turns import (
@@ -55,20 +59,19 @@ from t2x.settings import SETTINGS_FILE
 from t2x.training.arguments import trainer_arguments
 from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
-from t2x.training.data import load_rows
+from t2x.training.data import load_prompts, load_rows
 from t2x.training.grpo import DEFAULTS, end_tokens, grpo_arguments, recent_means, run_grpo
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
 from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import part_row
 
 log = logging.getLogger(__name__)
 
 _WEIGHTS = "weights.safetensors"
-_TEXT = "<answer>{}</answer>"
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class Config:
             raise T2XError(f"rounds is {self.rounds}; give at least 1")
         if self.watch.held_out is not None:
             raise T2XError("watch.held_out measures one policy alone; leave it out of a turn")
+        refuse_unused("cooperative", "data", self.data, "validation")
         for prompter in self.prompters:
             known = prompter.sees == "prompt" or prompter.role in TEMPLATES
             if not known and prompter.template is None:
@@ -173,13 +177,15 @@ class TurnReward(RolloutReward):
 
 def main(config: Config) -> dict[str, float]:
     """Train all prompters in alternation, save them as one rewriter to ``run.out/model`` and return
-    the means over the last steps of each one's last turn.
+    the means over the last steps of each one's last turn. T2XError if several processes were
+    launched.
     """
     from trl import GRPOConfig
 
+    require_one_process("cooperative")
     check_settings(config, GRPOConfig, **DEFAULTS)
     turns = plan_turns(config)
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     policies = [start_policy(config, place) for place in range(len(config.prompters))]
     prompters = [
@@ -192,17 +198,18 @@ def main(config: Config) -> dict[str, float]:
     ]
     joint = joint_template(policies[0].template.domain)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, joint)
-    prompts = _prompts(config.data)
+    prompts = load_prompts(
+        config.data.train, limit=config.data.limit, split=config.data.train_split
+    )
     metrics: dict[str, float] = {}
     for turn in turns:
         log.info("turn %d of %d: %s", turn.number + 1, len(turns), prompters[turn.place].role)
         found = run_turn(config, turn, policies, prompters, scorer=scorer, prompts=prompts)
-        pictures = metrics.get("pictures", 0.0) + found.pop("pictures")
         role = prompters[turn.place].role
-        metrics |= {"pictures": pictures, **{f"{role}/{k}": v for k, v in found.items()}}
+        metrics |= {f"{role}/{k}": v for k, v in found.items() if k not in scorer.cost}
     rows = zip(config.prompters, policies, strict=True)
     save_turns([(own.role, own.sees, p) for own, p in rows], Path(config.run.out) / "model")
-    metrics |= {"turns": float(len(turns)), "seconds": time.perf_counter() - begun}
+    metrics |= scorer.cost | {"turns": float(len(turns)), "seconds": time.perf_counter() - begun}
     return write_metrics(Path(config.run.out), metrics)
 
 
@@ -253,9 +260,8 @@ def warm_up(policy: Policy, warmup: WarmupConfig, run: RunConfig) -> None:
     rows = []
     for row in _part_rows(warmup.rows):
         asked = encoder.conversation(shared(row["original_prompt"], row["written"]))
-        said = _TEXT.format(row["part"]) if tags else row["part"]
-        whole = said if encoder.is_plain else [{"role": "assistant", "content": said}]
-        rows.append({"prompt": asked, "completion": whole})
+        said = write_completion(row["part"]) if tags else row["part"]
+        rows.append({"prompt": asked, "completion": encoder.answer(said)})
     arguments = trainer_arguments(SFTConfig, run, warmup.trainer, save_strategy="no")
     trainer = SFTTrainer(
         model=policy.model,
@@ -314,16 +320,11 @@ def run_turn(
     wanted = turn.steps * arguments.generation_batch_size // arguments.num_generations
     chosen = _chosen(prompts, turn.number, wanted)
     rows = turn_rows(policy, prompter, prompters[: turn.place], chosen, turn.number, own_seed)
-    before = scorer.pictures
     trainer = run_grpo(policy, rows, reward, arguments, run, watch=watch)
     if "ref" in getattr(policy.model, "peft_config", {}):
         policy.model.delete_adapter("ref")  # TRL's copy; the next turn makes its own
-    metrics = recent_means(trainer.state.log_history) | {
-        "pictures": float(scorer.pictures - before)
-    }
-    if trainer.accelerator.is_main_process:
-        _keep(policy.model, reward, metrics, turn.folder)
-    trainer.accelerator.wait_for_everyone()
+    metrics = recent_means(trainer.state.log_history) | scorer.cost  # of all turns so far
+    _keep(policy.model, reward, metrics, turn.folder)
     return metrics
 
 
@@ -363,24 +364,7 @@ def _keep(model: Any, reward: TurnReward, metrics: Mapping[str, float], folder: 
     """Write what a resumed run needs of a finished turn, the mark of its end last."""
     save_trained(model, folder / _WEIGHTS)
     write_metrics(folder, metrics)
-    (folder / STATE_FILE).write_text(json.dumps(reward.state_dict()))
-
-
-def _prompts(data: DataConfig) -> list[str]:
-    """Prompts that can be answered in one piece."""
-    found = [str(row["original_prompt"]) for row in load_rows(data.train, limit=data.limit)]
-    kept = []
-    for prompt in found:
-        try:
-            kept.append(prompt if policy_text(prompt).strip() else "")
-        except T2XError:
-            kept.append("")
-    kept = [prompt for prompt in kept if prompt]
-    if lost := len(found) - len(kept):
-        log.warning("%d of %d prompts left out: a completion can't answer them", lost, len(found))
-    if not kept:
-        raise T2XError(f"no prompt of {data.train!r} can be trained on")
-    return kept
+    write_whole(folder / STATE_FILE, json.dumps(reward.state_dict()))
 
 
 def _chosen(prompts: Sequence[str], turn: int, number: int) -> list[str]:

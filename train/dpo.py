@@ -41,7 +41,7 @@ def main(config: Config) -> dict[str, float]:
     from trl import DPOConfig, DPOTrainer
 
     check_settings(config, DPOConfig, **evaluated(config.data.validation, config.trainer))
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "chosen", "rejected")
     watch = build_watch(config.watch, config.run.out, policy, validation=prompts)

@@ -21,6 +21,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.functional.scores import aesthetic_score
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
 from t2x.world.captions import sample_pair
@@ -33,8 +35,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.weights import require_model
 

@@ -27,6 +27,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.functional.scores import sigmoid_pair_loss
 from t2x.scoring.clip_sources import save_open_clip
 from t2x.world.captions import caption, sample_pair, training_scene
@@ -44,8 +46,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.truth import satisfies
 

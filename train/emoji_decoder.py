@@ -16,6 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.checkpoint import Stateful
 from t2x.world.flow import load_vae
 from t2x.world.training import (
@@ -25,8 +27,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 
 from .emoji_vae import measure, picture_batch, reconstruction_loss

@@ -31,7 +31,9 @@ from diffusers.models.attention_processor import AttnProcessor
 from torch import Tensor, nn
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
+from t2x.devices import set_threads
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.world.captions import sample_pair
 from t2x.world.checkpoint import Stateful
 from t2x.world.corruption import to_pictures
@@ -44,8 +46,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.weights import model_dir
 

@@ -27,6 +27,8 @@ import torch
 from diffusers import StableDiffusionPipeline, UNet2DConditionModel
 from torch import Tensor, nn
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.captions import sample_pair
 from t2x.world.checkpoint import Stateful
 from t2x.world.flow import flow_scheduler
@@ -39,8 +41,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.weights import model_dir
 

@@ -21,6 +21,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.functional.scores import hps_preference_loss
 from t2x.scoring.clip_encoder import load_clip
 from t2x.scoring.clip_sources import save_open_clip
@@ -37,8 +39,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.weights import require_model
 

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.corpus import Turn, corpus_text, corpus_turns
 from t2x.world.training import (
     Budget,
@@ -25,8 +27,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 
 VOCABULARY = 1536

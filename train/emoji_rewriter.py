@@ -26,6 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.language_model import LanguageModelRewriter
 from t2x.rewriters.templates import SETTINGS_FILE, Template
@@ -40,8 +42,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 from t2x.world.weights import require_model
 

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.captions import sample_pair, sample_told_layout
 from t2x.world.checkpoint import Stateful
 from t2x.world.render import SLOT_CENTERS, Placed
@@ -29,8 +31,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 
 from .emoji_flow import WIDTH, build_text_encoder

@@ -20,6 +20,8 @@ import torch
 from diffusers import AutoencoderKL
 from torch import Tensor
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.captions import sample_pair
 from t2x.world.corruption import to_pictures
 from t2x.world.training import (
@@ -29,8 +31,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 
 BATCH = 16

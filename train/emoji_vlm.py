@@ -31,6 +31,8 @@ from transformers import (
     Qwen2Config,
 )
 
+from t2x.devices import set_threads
+from t2x.files import write_metrics
 from t2x.world.captions import caption
 from t2x.world.corruption import corrupt, partly_denoised, to_pictures, vae_round_trip
 from t2x.world.flow import load_drawer
@@ -48,8 +50,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    set_threads,
-    write_metrics,
 )
 
 BATCH = 16

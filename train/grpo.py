@@ -25,10 +25,8 @@ from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.grpo import DEFAULTS, end_tokens, grpo_arguments, recent_means, run_grpo
 from t2x.training.policy import load_policy
-from t2x.training.run import begin_run, finish_run, load_data
-from t2x.watching.building import build_watch
+from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
 from t2x.watching.config import WatchConfig
-from t2x.watching.names import renamed
 
 __all__ = ["Config", "main"]
 
@@ -57,7 +55,7 @@ def main(config: Config) -> dict[str, float]:
     from t2x.rollouts import RolloutReward, RolloutScorer
 
     check_settings(config, GRPOConfig, **DEFAULTS)
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     arguments = grpo_arguments(config.run, policy.template, config.trainer)
     rows, _, prompts = load_data(config.data, policy)
@@ -70,14 +68,12 @@ def main(config: Config) -> dict[str, float]:
         seed=config.run.seed,
         ends=end_tokens(policy.model),
     )
-    watch = build_watch(
+    watch = rollout_watch(
         config.watch,
-        config.run.out,
-        policy,
-        validation=prompts,
-        generator=config.reward.generator,
-        generator_options=config.reward.generator_options,
-        training_rewards=list(config.reward.rewards),
+        config.run,
+        config.reward,
+        policy=policy,
+        prompts=prompts,
         scorer=reward.scorer,
     )
     trainer = run_grpo(
@@ -89,9 +85,8 @@ def main(config: Config) -> dict[str, float]:
         selection=_selection(config),
         watch=watch,
     )
-    found = recent_means([renamed(row) for row in trainer.state.log_history])
-    found["pictures"] = float(reward.scorer.pictures)
-    return finish_run(trainer, policy, watch, found)
+    found = recent_means(trainer.state.log_history)
+    return finish_run(trainer, policy, watch, found | reward.cost)
 
 
 def _selection(config: Config) -> Any:

@@ -22,10 +22,10 @@ from t2x.rollouts.config import RolloutConfig
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
+from t2x.training.limits import refuse_unused
 from t2x.training.policy import load_policy
 from t2x.training.round_section import RoundSection
-from t2x.training.run import begin_run, finish_run, load_data
-from t2x.watching.building import build_watch
+from t2x.training.run import begin_run, finish_run, load_data, rollout_watch
 from t2x.watching.config import WatchConfig
 
 DEFAULTS: dict[str, Any] = {
@@ -65,19 +65,12 @@ def main(config: Config) -> dict[str, float]:
     _check(config)
     rounds = {"num_train_epochs": config.rebel.rounds, "beta": 1 / config.rebel.eta}
     check_settings(config, DPOConfig, **DEFAULTS, **rounds)
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     rows, _, prompts = load_data(config.data, policy)
     scorer = RolloutScorer.from_config(config.reward, config.rollout, policy.template)
-    watch = build_watch(
-        config.watch,
-        config.run.out,
-        policy,
-        validation=prompts,
-        generator=config.reward.generator,
-        generator_options=config.reward.generator_options,
-        training_rewards=tuple(config.reward.rewards),
-        scorer=scorer,
+    watch = rollout_watch(
+        config.watch, config.run, config.reward, policy=policy, prompts=prompts, scorer=scorer
     )
     trainer = RebelTrainer(
         policy.model,
@@ -98,13 +91,14 @@ def main(config: Config) -> dict[str, float]:
     checkpoint = last_checkpoint(config.run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(scorer, checkpoint)
+    watch.cost = lambda: scorer.cost
     watch.train(trainer, resume_from=checkpoint)
-    found = {"prompts": len(rows), "pictures": trainer.pictures()}
-    return finish_run(trainer, policy, watch, found)
+    return finish_run(trainer, policy, watch, {"prompts": len(rows), **scorer.cost})
 
 
 def _check(config: Config) -> None:
-    """Refuse what would say something twice, and rewards that don't compare between rollouts."""
+    """Refuse what would say something twice or does nothing, and rewards that don't compare between
+    rollouts."""
     said = {"beta": "rebel.eta (1 / beta)", "num_train_epochs": "rebel.rounds"}
     for name, where in said.items():
         if name in config.trainer:
@@ -114,3 +108,5 @@ def _check(config: Config) -> None:
             f"reward.combine is {config.reward.combine!r}, which compares rewards inside one "
             "rollout only; REBEL needs sum or standardised"
         )
+    # Of advantages, which REBEL has none of.
+    refuse_unused("rebel", "rollout", config.rollout, "floor", "sets", "temperature")

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
@@ -47,21 +48,29 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer
 from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
+from t2x.training.limits import refuse_unused
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
 from t2x.training.run import begin_run
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 
 log = logging.getLogger(__name__)
 
 _MAX_LOGIT_SCALE = 4.6052  # log 100, CLIP's own bound
 _SIDES = ("chosen", "rejected")
+_UNUSED = (
+    "template_of",
+    "template",
+    "revision",
+    "dtype",
+    "device",
+    "trust_remote_code",
+)  # of policy
 _REWARD = {"preference": "hps", "choice": "rl-vlm-f", "key-points": "align"}
 
 
@@ -88,6 +97,7 @@ class Config:
     def __post_init__(self) -> None:
         if self.watch.held_out is not None:
             raise T2XError("a reward model writes no prompts; leave watch.held_out out")
+        refuse_unused("reward_model", "policy", self.policy, *_UNUSED)
 
 
 class PreferenceModel(nn.Module):
@@ -131,7 +141,7 @@ def main(config: Config) -> dict[str, float]:
     from transformers import TrainingArguments
 
     check_settings(config, TrainingArguments)
-    begin_run(config.run)
+    begin_run(config)
     out = Path(config.run.out)
     train = {"preference": train_preference, "choice": fit_choice, "key-points": train_key_points}
     metrics = train[config.kind](config, out / "model")
@@ -147,7 +157,7 @@ def train_preference(config: Config, folder: Path) -> dict[str, float]:
     source = config.policy.model
     encoder = load_clip(source)
     clip = deepcopy(encoder.model).float().requires_grad_(True)
-    rows = load_pairs(config.data.train, limit=config.data.limit)
+    rows = load_pairs(config.data.train, limit=config.data.limit, split=config.data.train_split)
     trainer = _trainer(config, PreferenceModel(clip), rows, PairCollator(encoder))
     losses = _run(trainer, config, last_checkpoint(config.run))
     _save_clip(clip, encoder, source, folder, half=config.half)
@@ -156,7 +166,7 @@ def train_preference(config: Config, folder: Path) -> dict[str, float]:
 
 def fit_choice(config: Config, folder: Path) -> dict[str, float]:
     """Fit the linear head to all pairs at once."""
-    rows = load_pairs(config.data.train, limit=config.data.limit)
+    rows = load_pairs(config.data.train, limit=config.data.limit, split=config.data.train_split)
     pairs = [rows[i] for i in range(len(rows))]
     fit = import_attr(REWARD_PARTS["choice-fit"])
     first, second = ([getattr(p, side).unsqueeze(0) for p in pairs] for side in _SIDES)
@@ -177,7 +187,7 @@ def train_key_points(config: Config, folder: Path) -> dict[str, float]:
     vlm = load_trainable_vlm(config.policy.model)
     if config.policy.lora is not None:
         vlm.model = with_adapters(vlm.model, config.policy.lora)
-    rows = load_questions(config.data.train, limit=config.data.limit)
+    rows = load_questions(config.data.train, limit=config.data.limit, split=config.data.train_split)
     trainer = _trainer(config, vlm.model, rows, AnswerCollator(vlm))
     losses = _run(trainer, config, restore_vlm(vlm, last_checkpoint(config.run)))
     save_vlm(vlm, folder, half=config.half)
@@ -189,8 +199,8 @@ def measure(config: Config, folder: Path) -> dict[str, float]:
     """AUC and accuracy of the saved reward on the validation split."""
     source = str(config.data.validation)
     if config.kind == "key-points":
-        return question_metrics(folder, load_questions(source))
-    rows = load_pairs(source)
+        return question_metrics(folder, load_questions(source, split=config.data.validation_split))
+    rows = load_pairs(source, split=config.data.validation_split)
     reward = load_reward(_REWARD[config.kind], source=str(folder))
     scores: dict[str, list[Tensor]] = {side: [] for side in _SIDES}
     for start in range(0, len(rows), 64):
@@ -235,18 +245,8 @@ def question_metrics(folder: str | Path, rows: Rows) -> dict[str, float]:
 
 
 def _trainer(config: Config, model: Any, rows: Rows, collator: Any) -> Any:
-    from transformers import Trainer, TrainingArguments
-
-    arguments = trainer_arguments(
-        TrainingArguments,
-        config.run,
-        config.trainer,
-        remove_unused_columns=False,
-        label_names=[],
-        save_total_limit=2,
-        logging_steps=10,
-    )
-    return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+    often = {"save_total_limit": 2, "logging_steps": 10}
+    return stock_trainer(model, rows, collator, run=config.run, given=config.trainer, **often)
 
 
 def _run(trainer: Any, config: Config, checkpoint: str | None) -> dict[str, float]:

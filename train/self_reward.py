@@ -21,7 +21,7 @@ judgements of judgements; scores are probabilities of key points, not ratings in
 share their seeds, and what breaks a check loses without being drawn.
 
 TRL's trainer is used as it is. A model that is LLaVA-like resumes from its own checkpoints by
-``t2x.training.answers.restore_vlm``.
+``t2x.training.answers.restore_vlm``. One process: what a round writes is not shared out.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from typing import Any, Literal
 import torch
 
 from t2x.errors import T2XError
+from t2x.files import write_metrics, write_whole
 from t2x.functional.bias import self_preference_bias
 from t2x.registry import check_names, load_generator, load_reward
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
+from t2x.rewriters.parsing import write_completion
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
 from t2x.rollouts.checkpoints import STATE_FILE
@@ -65,10 +67,11 @@ from t2x.training.answers import (
     restore_vlm,
     save_vlm,
 )
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import last_checkpoint, stock_trainer, trainer_arguments
 from t2x.training.checking import check_settings
 from t2x.training.config import DataConfig, PolicyConfig, RunConfig
-from t2x.training.data import load_rows
+from t2x.training.data import load_prompts, load_rows
+from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
 from t2x.training.run import begin_run
@@ -76,7 +79,6 @@ from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
 from t2x.world.reward_auc import auc
-from t2x.world.training import write_metrics
 from t2x.world.turn_rows import rewrite_row
 
 log = logging.getLogger(__name__)
@@ -127,12 +129,12 @@ class RoundsConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """``policy.model``: the vision-language model. ``template``: words around the prompt, without a
-    system message. ``data.validation``: prompts for the report of every round. ``judge``: with the
-    weights of the ``policy`` as it learns, or as it was at the ``start`` of the rounds.
-    ``finder``: how the judge finds key points: ``emoji``, by text rules, or ``model``.
-    ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each round.
-    ``watch``: of the supervised steps and of every round, each in a folder of its own.
+    """``policy``: ``model``, a vision-language model, with ``dtype`` and ``lora``. ``template``:
+    words around the prompt, without a system message. ``data.validation``: prompts for the report
+    of every round. ``judge``: with the weights of the ``policy`` as it learns, or as it was at the
+    ``start`` of the rounds. ``finder``: how the judge finds key points: ``emoji``, by text rules,
+    or ``model``. ``judging``: questions with known answers. ``trainer``: TRL's DPOConfig, for each
+    round. ``watch``: of the supervised steps and of every round, each in a folder of its own.
     """
 
     run: RunConfig
@@ -158,17 +160,22 @@ class Config:
                 "a self-rewarding model has one user message; put the words of template.system "
                 "into template.user, and leave prefill and variants out"
             )
+        fixed = ("template_of", "template", "revision", "device", "trust_remote_code")
+        refuse_unused("self_reward", "policy", self.policy, *fixed)
+        unused = ("workers", "floor", "sets", "temperature")
+        refuse_unused("self_reward", "rollout", self.rollout, *unused)
 
 
 def main(config: Config) -> dict[str, float]:
     """Run all rounds, save to ``run.out/model`` and return the metrics of each, ``round0/...`` for
-    the model before the first."""
+    the model before the first. T2XError if several processes were launched."""
     from trl import DPOConfig
 
+    require_one_process("self_reward")
     check_settings(config, DPOConfig)
     check_names("generators", [config.generator])
     check_names("rewards", [config.outside])
-    begin_run(config.run)
+    begin_run(config)
     begun = time.perf_counter()
     out = Path(config.run.out)
     vlm = load_trainable_vlm(config.policy.model, dtype=config.policy.dtype)
@@ -179,8 +186,9 @@ def main(config: Config) -> dict[str, float]:
     if config.sft is not None:
         teach(vlm, config, config.sft)
     scorer = build_scorer(vlm, config)
-    prompts = _prompts(config.data.train, config.data.limit)
-    watched = _prompts(config.data.validation, None) if config.data.validation else []
+    data, held = config.data, config.data.validation
+    prompts = load_prompts(data.train, limit=data.limit, split=data.train_split)
+    watched = load_prompts(held, split=data.validation_split) if held else []
     rewriter = LanguageModelRewriter(
         vlm.model, vlm.tokenizer, template=config.template, model_id="self_reward"
     )
@@ -197,7 +205,7 @@ def main(config: Config) -> dict[str, float]:
             found = run_round(vlm, rewriter, scorer, prompts, config, number) if number else {}
             found |= look(vlm, rewriter, scorer, watched, config)
             save_trained(vlm.model, folder / _WEIGHTS)
-            (folder / STATE_FILE).write_text(json.dumps(scorer.state_dict()))
+            write_whole(folder / STATE_FILE, json.dumps(scorer.state_dict()))
             write_metrics(folder, found)
         log.info("round %d: %s", number, found)
         metrics |= {f"round{number}/{name}": value for name, value in found.items()}
@@ -217,28 +225,20 @@ def save(vlm: Vlm, config: Config, folder: Path) -> None:
 
 def teach(vlm: Vlm, config: Config, sft: SftConfig) -> None:
     """Teach the model, in place, to rewrite while it goes on answering questions."""
-    from transformers import Trainer, TrainingArguments
-
     folder = Path(config.run.out) / "sft"
     done = folder / _WEIGHTS
     if config.run.resume and done.is_file():
         load_trained(vlm.model, done)
         return
     run = replace(config.run, out=folder)
-    arguments = trainer_arguments(
-        TrainingArguments,
-        run,
-        sft.trainer,
-        remove_unused_columns=False,
-        label_names=[],
+    trainer = stock_trainer(
+        vlm.model,
+        _taught(sft, config.template, vlm),
+        AnswerCollator(vlm),
+        run=run,
+        given=sft.trainer,
         save_total_limit=1,
         logging_steps=20,
-    )
-    trainer = Trainer(
-        model=vlm.model,
-        args=arguments,
-        train_dataset=_taught(sft, config.template, vlm),
-        data_collator=AnswerCollator(vlm),
     )
     checkpoint = restore_vlm(vlm, last_checkpoint(run))
     Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
@@ -258,7 +258,7 @@ def _taught(sft: SftConfig, template: Template, vlm: Vlm) -> Rows:
     def rewrite(i: int) -> AnsweredQuestion:
         row = rewrites[i] if numbers is None else rewrite_row(numbers[i])
         words = vlm.plain(str(row["original_prompt"]).strip(), one_line=False)
-        text = f"<answer>{row['completion']}</answer>" if tags else str(row["completion"])
+        text = write_completion(str(row["completion"])) if tags else str(row["completion"])
         return AnsweredQuestion(None, Question(template.user.replace("{prompt}", words)), text)
 
     def make(i: int) -> AnsweredQuestion:
@@ -304,8 +304,10 @@ def run_round(
 ) -> dict[str, float]:
     """Write, draw, judge, pair and learn; what was found on the way."""
     folder = Path(config.run.out) / "rounds" / str(number)
-    path = folder / "pairs.jsonl"
-    if not (config.run.resume and path.is_file()):
+    path, state = folder / "pairs.jsonl", folder / f"pairs.{STATE_FILE}"
+    if config.run.resume and path.is_file() and state.is_file():
+        scorer.load_state_dict(json.loads(state.read_text()))
+    else:
         first = (number - 1) * config.rounds.prompts
         chosen = [prompts[(first + i) % len(prompts)] for i in range(config.rounds.prompts)]
         groups = write_and_judge(rewriter, scorer, chosen, config, number)
@@ -313,10 +315,9 @@ def run_round(
         rows = [_row(rewriter, *pair) for pair in pairs]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         card = _card(groups, config, number) | {"pairs": len(rows)}
-        path.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n")
-        part = path.with_suffix(".part")
-        part.write_text(lines, "utf-8")
-        os.replace(part, path)
+        write_whole(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
+        write_whole(state, json.dumps(scorer.state_dict()))
+        write_whole(path, lines)  # the mark of their end
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     found = {"pairs": float(len(rows))}
     if not rows:
@@ -342,13 +343,14 @@ def write_and_judge(
     """Rewrites of each prompt with what they are worth; one prompt after the other in memory."""
     size = config.rounds.generations if generations is None else generations
     seed = row_seed(config.run.seed, "round", generation=number)
+    drawn = config.run.seed if config.rollout.fixed_seeds else seed
     found = []
     step = max(1, config.rollout.batch_size // size)
     for start in range(0, len(prompts), step):
         part = prompts[start : start + step]
         written = rewriter.complete([policy_text(p) for p in part], num_generations=size, seed=seed)
         flat = [c for row in written for c in row]
-        pictures = [rollout_seeds(seed, 0, p, config.rounds.pictures) for p in part]
+        pictures = [rollout_seeds(drawn, 0, p, config.rounds.pictures) for p in part]
         outcomes = scorer.score(
             [p for p in part for _ in range(size)],
             flat,
@@ -420,11 +422,7 @@ def learn(
     from datasets import Dataset
     from trl import DPOConfig, DPOTrainer
 
-    plain = rewriter.encoder.is_plain
-
-    def said(text: str) -> Any:
-        return text if plain else [{"role": "assistant", "content": text}]
-
+    said = rewriter.encoder.answer
     pairs = [
         {"prompt": r["prompt"], "chosen": said(r["chosen"]), "rejected": said(r["rejected"])}
         for r in rows
@@ -441,6 +439,8 @@ def learn(
     )
     checkpoint = restore_vlm(vlm, last_checkpoint(run))
     Watch(folder, config.watch).train(trainer, resume_from=checkpoint)
+    # Without the mixed precision that training leaves around forward: a finished run has none.
+    trainer.accelerator.unwrap_model(vlm.model, keep_fp32_wrapper=False)
     if adapted and "ref" in vlm.model.peft_config:
         vlm.model.delete_adapter("ref")  # TRL's copy of this round's beginning
     vlm.model.eval()
@@ -488,17 +488,3 @@ def compare(outcomes: Sequence[Outcome], outside: str | None) -> dict[str, float
     if outside:
         found["heldout/self_preference"] = float(self_preference_bias(gains[JUDGE], gains[outside]))
     return {name: value for name, value in found.items() if not math.isnan(value)}
-
-
-def _prompts(source: str, limit: int | None) -> list[str]:
-    """Prompts that can be answered in one piece."""
-    kept = []
-    for row in load_rows(source, limit=limit):
-        prompt = str(row["original_prompt"])
-        try:
-            kept += [prompt] if policy_text(prompt).strip() else []
-        except T2XError as error:
-            log.warning("%s", error)
-    if not kept:
-        raise T2XError(f"no prompt of {source!r} can be answered")
-    return kept

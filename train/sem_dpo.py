@@ -44,7 +44,7 @@ def main(config: Config) -> dict[str, float]:
     from t2x.training.pair_trainers import WeightedDPOTrainer
 
     check_settings(config, DPOConfig, **evaluated(config.data.validation, config.trainer))
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "chosen", "rejected")
     train, found = weigh_pairs(train, policy.template, config.semantic)

@@ -39,7 +39,7 @@ def main(config: Config) -> dict[str, float]:
     from trl import SFTConfig, SFTTrainer
 
     check_settings(config, SFTConfig, **evaluated(config.data.validation, config.trainer))
-    begin_run(config.run)
+    begin_run(config)
     policy = load_policy(config.policy)
     train, held, prompts = load_data(config.data, policy, "completion")
     watch = build_watch(config.watch, config.run.out, policy, validation=prompts)

@@ -100,7 +100,7 @@ def _run(step: Step, seed: int, made: Mapping[str, str]) -> Job:
 
 
 def _config(step: Step) -> Path:
-    from t2x.commands.train import find_config
+    from t2x.config import find_config
     from t2x.errors import UnknownNameError
     from t2x.registry import RECIPES
 

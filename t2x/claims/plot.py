@@ -127,7 +127,7 @@ def _draw_arms(axes: Any, verdict: Verdict) -> None:
             axes.plot(at + np.array(spread), values, "o", color=color, ms=5, alpha=0.75)
     axes.set_xticks(range(len(claim.arms)), [a.replace("_", "\n") for a in claim.arms], size=7.5)
     axes.set_xlim(-0.6, len(claim.arms) - 0.4)
-    words = "pictures drawn on the way" if pair.metric == "pictures" else METRICS[pair.metric]
+    words = "pictures used on the way" if pair.metric == "pictures" else METRICS[pair.metric]
     axes.set_title("\n".join(textwrap.wrap(words, 38)))
 
 

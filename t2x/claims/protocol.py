@@ -49,7 +49,7 @@ METRICS = {
     "violations": "share of proposals that break a constraint",
     "words": "words of a proposal",
     "diversity": "log det(L + I) of the rewrites of a prompt",
-    "pictures": "share of drawn pictures saved on the way to the same score",
+    "pictures": "share of pictures saved on the way to the same score",
 }
 _OF_SETS = ("diversity",)
 

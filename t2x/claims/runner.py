@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 
 from t2x.claims.jobs import Job
 from t2x.errors import T2XError
-from t2x.files import made_folder, write_whole
+from t2x.files import checkpoints, made_folder, take_lock, write_whole
 from t2x.plain import json_line
 
 __all__ = ["JobFolder", "Report", "run_jobs"]
@@ -89,7 +89,7 @@ class JobFolder:
         seconds = sum(entry.get("seconds", 0.0) for entry in self.slices)
         found = {"output": output, "seconds": seconds, "slices": self.slices}
         write_whole(self.path / "result.json", json.dumps(found) + "\n")
-        for checkpoint in self.run.glob("checkpoint-*"):
+        for checkpoint in checkpoints(self.run):
             shutil.rmtree(checkpoint, ignore_errors=True)
 
     def adopt(self, output: Any) -> None:
@@ -368,16 +368,9 @@ class _Queue:
 @contextmanager
 def _lock(path: Path) -> Iterator[int | None]:
     """A lock that the process started under it goes on holding; None if another one has it."""
-    import fcntl
-
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield handle
+        yield handle if take_lock(handle) else None
     finally:
         os.close(handle)  # a process that inherited it keeps the lock
 

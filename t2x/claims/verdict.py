@@ -129,8 +129,11 @@ def arm_values(claim: Claim, records: Records, pair: Comparison, arm: str) -> di
 
 
 def _column(run: Run, name: str) -> list[float]:
+    """What every prompt gave. An answer that can't be read keeps no constraint: without it, the
+    fewer answers an arm gives, the better it would keep them."""
     empty = [math.nan] * len(next(iter(run.rows.values())))
-    return [math.nan if value is None else float(value) for value in run.rows.get(name, empty)]
+    lost = 1.0 if name == "violated" and name in run.rows else math.nan
+    return [lost if value is None else float(value) for value in run.rows.get(name, empty)]
 
 
 def _saved(claim: Claim, a: Sequence[Run], b: Sequence[Run], margin: float) -> Difference:
@@ -161,10 +164,22 @@ def _reasons(
     if len(records.tasks) < claim.evaluation.minimum:
         found.append(f"{len(records.tasks)} of {claim.evaluation.minimum} prompts")
     for pair, result in results:
-        if pair.metric == "pictures" and result.missing:
+        if pair.metric != "pictures":
+            found += _too_few(claim, pair, result)
+        elif result.missing:
             gone = f"{result.missing} trainings did not reach the score of {pair.second}"
             found.append(f"{gone}, or began there")
     return (*found, *_unequal(claim, records))
+
+
+def _too_few(claim: Claim, pair: Comparison, result: Difference) -> list[str]:
+    """Where prompts enough were asked, but too few of them measured: the rest may be the hard
+    ones."""
+    minimum = claim.evaluation.minimum
+    if result.n >= minimum or result.n + result.missing < minimum:
+        return []
+    arms = f"{pair.first} and {pair.second}"
+    return [f"{pair.metric} of {arms} is known of {result.n} prompts; {minimum} are needed"]
 
 
 def _unequal(claim: Claim, records: Records) -> list[str]:

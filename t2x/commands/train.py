@@ -10,10 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from t2x.commands.console import note, print_json, print_table
-from t2x.errors import T2XError
 from t2x.registry import RECIPES
-
-CONFIGS = "t2x.configs"
 
 __all__ = ["train"]
 
@@ -43,7 +40,7 @@ def train(
     Settings are those of the file, then the overrides; the run's folder keeps them as config.yaml,
     beside checkpoints, log.jsonl, metrics.json and the trained model.
     """
-    from t2x.config import ConfigError, load_config, save_config
+    from t2x.config import ConfigError, find_config, load_config
     from t2x.registry import load_recipe
 
     schema, main = load_recipe(recipe)
@@ -58,11 +55,8 @@ def train(
         _show_plan(recipe, settings, as_json, card=gpu, processes=gpus, zero=zero)
         return
     out = Path(settings.run.out)
-    first = os.environ.get("RANK", "0") == "0"  # of the processes that accelerate launches
-    if first:
-        save_config(settings, out / "config.yaml")
     metrics = main(settings)
-    if not first:
+    if os.environ.get("RANK", "0") != "0":  # of the processes that accelerate launches
         return
     if as_json:
         print_json({"recipe": recipe, "out": out, "metrics": metrics})
@@ -81,21 +75,3 @@ def _show_plan(recipe: str, settings: Any, as_json: bool, **hardware: Any) -> No
         print_json({"fits": found.fits, "bytes": memory, "seconds": seconds, "unknown": unknown})
         return
     sys.stdout.write("\n".join(found.lines()) + "\n")
-
-
-def find_config(name: str) -> Path:
-    """Give the file of that name, or the one that t2x brings: ``world/grpo`` is
-    ``configs/train/world/grpo.yaml``."""
-    from importlib.resources import files
-
-    path = Path(name)
-    if path.is_file():
-        return path
-    own = Path(str(files(CONFIGS))) / "train"
-    brought = own / f"{name.removesuffix('.yaml')}.yaml"
-    if brought.is_file():
-        return brought
-    known = sorted(str(p.relative_to(own).with_suffix("")) for p in own.rglob("*.yaml"))
-    raise T2XError(
-        f"there is no file {name!r}; give a YAML file or one of: {', '.join(known) or 'none'}"
-    )

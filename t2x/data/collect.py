@@ -217,10 +217,11 @@ def collect(
         begin = (output.last + 1) // CHUNK * CHUNK
         if progress is not None:
             progress(output.last + 1, len(prompts))
-        if output.last + 1 < len(prompts):
-            loaded = writer() if callable(writer) else writer
-            scorer = measurer() if callable(measurer) else measurer
-        for start in range(begin, len(prompts), CHUNK) if output.last + 1 < len(prompts) else ():
+        if output.last + 1 >= len(prompts):
+            return read_scored(out)
+        loaded = writer() if callable(writer) else writer
+        scorer = measurer() if callable(measurer) else measurer
+        for start in range(begin, len(prompts), CHUNK):
             chunk = loaded.write(prompts[start : start + CHUNK], start)
             if scorer is not None and not isinstance(loaded, Search):
                 chunk = measured(chunk, scorer, pictures=pictures, seed=seed, names=names)

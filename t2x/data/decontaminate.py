@@ -34,6 +34,7 @@ __all__ = [
     "Match",
     "find_benchmark",
     "hash_prompts",
+    "prompt_key",
     "prompt_words",
     "sources",
     "span_hashes",
@@ -60,6 +61,11 @@ class Match:
 def prompt_words(text: str) -> list[str]:
     """The words of a text as they are compared: letters and digits, case folded."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().translate(_QUOTES))
+
+
+def prompt_key(text: str) -> str:
+    """What two prompts that differ in case and marks alone have in common."""
+    return " ".join(prompt_words(text)) or text
 
 
 def whole_hash(words: Sequence[str]) -> int:

@@ -16,13 +16,14 @@ from t2x.data.decontaminate import sources
 from t2x.data.files import check_free, write_rows
 from t2x.data.gathering import WORLD, PromptSource, Sampling, gather, gather_candidates, scored_path
 from t2x.data.pairs import PairRules, choose_pairs
-from t2x.data.ranking import Combine, rank
+from t2x.data.ranking import Combine, Ranking, rank
 from t2x.data.records import Scored
 from t2x.data.rows import prompt_row
 from t2x.data.world import world_rows
 from t2x.errors import T2XError
 from t2x.jobs.rewriting import Progress
 from t2x.plain import plain
+from t2x.rollouts.config import RolloutConfig
 from t2x.rollouts.reading import policy_text
 
 __all__ = ["Scale", "make_pairs", "make_prompts", "make_sft"]
@@ -31,11 +32,17 @@ __all__ = ["Scale", "make_pairs", "make_prompts", "make_sft"]
 @dataclass(frozen=True)
 class Scale:
     """How rewards become one number (``t2x.data.ranking.rank``). ``weights`` None are those that
-    the pictures are scored with, or 1 each for candidates of a file.
+    the pictures are scored with, or 1 each for candidates of a file. ``failure_margin``: the
+    ``margin`` of the section ``rollout``, if the policy is trained with another one.
     """
 
     weights: Mapping[str, float] | None = None
     combine: Combine = "sum"
+    failure_margin: float = RolloutConfig.margin
+
+    def __post_init__(self) -> None:
+        if not self.failure_margin > 0:
+            raise T2XError(f"failure_margin is {self.failure_margin}; it must be positive")
 
     def of(self, sampling: Sampling | None, scored: Sequence[Scored]) -> Scale:
         """The same with weights."""
@@ -45,6 +52,15 @@ class Scale:
         if weights is None:
             weights = dict.fromkeys((name for one in scored for name in one.original), 1.0)
         return replace(self, weights=dict(weights))
+
+    def rank(self, scored: Sequence[Scored]) -> Ranking:
+        """Put the candidates of every prompt in order."""
+        return rank(
+            scored,
+            self.weights or {},
+            combine=self.combine,
+            failure_margin=self.failure_margin,
+        )
 
 
 # ---- commands -----------------------------------------------------------------------------------
@@ -92,7 +108,7 @@ def make_sft(
     known: dict[str, Any] = {}
     if any(one.original for one in scored):
         used = (scale or Scale()).of(sampling, scored)
-        ranking = rank(scored, used.weights or {}, combine=used.combine)
+        ranking = used.rank(scored)
         rows = best_answers(ranking, rules, dropped)
         known = {"scale": plain(used), "noise": ranking.noise}
     else:
@@ -124,7 +140,7 @@ def make_pairs(
     )
     kept_at = Path(prompts.source) if prompts.is_scored else scored_path(out)
     used = (scale or Scale()).of(sampling, scored)
-    ranking = rank(scored, used.weights or {}, combine=used.combine)
+    ranking = used.rank(scored)
     rows, known = choose_pairs(ranking, rules, dropped)
     card = _card("pairs", prompts, dropped, sampling=sampling, rules=rules, scored=kept_at)
     card |= {**_kinds(scored), "scale": plain(used), "pairs": known}

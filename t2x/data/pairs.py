@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from t2x.data.ranking import FAILURES, Item, Ranked, Ranking
+from t2x.data.ranking import Item, Ranked, Ranking
 from t2x.data.records import Scored
 from t2x.data.rows import pair_row, text_length
 from t2x.errors import T2XError
+from t2x.rollouts.records import FAILURES
 
 __all__ = ["PairRules", "choose_pairs"]
 

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from t2x.data.decontaminate import find_benchmark, prompt_words
+from t2x.data.decontaminate import find_benchmark, prompt_key
 from t2x.data.rows import text_length
 from t2x.data.sources import Sourced
 from t2x.errors import T2XError
-from t2x.rollouts.reading import policy_text
+from t2x.rollouts.reading import readable_text
 
 __all__ = ["PromptRules", "Sieve"]
 
@@ -64,7 +64,7 @@ class Sieve:
 
     def exclude(self, prompts: Iterable[Sourced]) -> None:
         """Leave out these prompts from now on: they are in another set."""
-        self._elsewhere.update(_key(prompt.text) for prompt in prompts)
+        self._elsewhere.update(prompt_key(prompt.text) for prompt in prompts)
 
     def admit(self, prompts: Iterable[Sourced]) -> Iterator[Sourced]:
         """Give the prompts that fit, in order."""
@@ -83,23 +83,17 @@ class Sieve:
             return "too short"
         if rules.max_words is not None and length > rules.max_words:
             return "too long"
-        try:
-            seen = policy_text(text)
-        except T2XError:
+        seen = readable_text(text)
+        if seen is None:
             return "in several parts, or in none"
         if self._count is not None and rules.max_tokens and self._count(seen) > rules.max_tokens:
             return "too many tokens"
         if rules.decontaminated and (match := find_benchmark(text)):
             return f"{match.benchmark} ({match.kind})"
-        key = _key(text)
+        key = prompt_key(text)
         if key in self._elsewhere:
             return "in the other file"
         if key in self._seen and not rules.repeated:
             return "repeated"
         self._seen.add(key)
         return ""
-
-
-def _key(text: str) -> str:
-    """What two prompts that differ in case and marks alone have in common."""
-    return " ".join(prompt_words(text)) or text

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from t2x.data.records import Candidate, Scored, Scores
 from t2x.errors import T2XError
+from t2x.rollouts.config import RolloutConfig
+from t2x.rollouts.records import FAILURES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FAILURES", "Combine", "Item", "Ranked", "Ranking", "rank"]
+__all__ = ["Combine", "Item", "Ranked", "Ranking", "rank"]
 
 Combine: TypeAlias = Literal["sum", "standardised"]
-FAILURES = ("broken", "failed")
-FAILURE_MARGIN = 1.0  # deviations of each reward, as in training (t2x.rollouts)
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,19 @@ class Ranking:
 
 
 def rank(
-    scored: Sequence[Scored], weights: Mapping[str, float], *, combine: Combine = "sum"
+    scored: Sequence[Scored],
+    weights: Mapping[str, float],
+    *,
+    combine: Combine = "sum",
+    failure_margin: float = RolloutConfig.margin,
 ) -> Ranking:
     """Rank the candidates of every prompt.
 
     ``combine``: ``sum`` of rewards times weights, or ``standardised`` first by the mean and
     deviation of each reward over all pictures of the file. A candidate that failed or breaks a
-    check is put below the prompt as it is and every measured candidate of its prompt
-    (``failure_score``). Candidates that would draw the same are one, the first.
+    check is put ``failure_margin`` deviations of each reward below the prompt as it is and every
+    measured candidate of its prompt (``margin`` of ``t2x.rollouts.RolloutConfig``). Candidates that
+    would draw the same are one, the first.
 
     Raises T2XError for rewards that the candidates were not scored by.
     """
@@ -116,8 +121,11 @@ def rank(
         flat = raw.flatten(0, 1)
         table = standardise(flat, moments(flat)).reshape(raw.shape)
     wide = torch.tensor([*weights.values()], dtype=torch.float64)
-    noise = difference_noise(*seed_noise(table, groups), wide, seeds=pictures)
-    scores = _with_failures(table.mean(1), lists, groups, wide)
+    measured = seed_noise(table, groups, lone=False)
+    if not measured[1]:  # no two texts anywhere to tell apart: too much, then, but not nothing
+        measured = seed_noise(table, groups)
+    noise = difference_noise(*measured, wide, seeds=pictures)
+    scores = _with_failures(table.mean(1), lists, groups, wide, failure_margin)
     totals = weighted_sum(scores, wide)
     prompts, start = [], 0
     for one, found in zip(scored, lists, strict=True):
@@ -162,23 +170,22 @@ def _table(scores: Scores, weights: Mapping[str, float], pictures: int) -> list[
 
 
 def _with_failures(
-    scores: Tensor, lists: Sequence[Sequence[Candidate | None]], groups: Tensor, weights: Tensor
+    scores: Tensor,
+    lists: Sequence[Sequence[Candidate | None]],
+    groups: Tensor,
+    weights: Tensor,
+    margin: float,
 ) -> Tensor:
-    """Means (M, K) with those of failures in their place."""
+    """Means (M, K) with those of failures in their place, as in rollouts."""
     import torch
 
-    from t2x.functional.advantages import failure_score
     from t2x.functional.moments import moments
+    from t2x.rollouts.failures import deviations, with_failures
 
-    failed = torch.tensor(
-        [c is not None and c.kind in FAILURES for found in lists for c in found], dtype=torch.bool
-    )
-    known = moments(scores)
-    deviation = (known.m2 / (known.measured - 1).clamp(min=1)).sqrt() * weights.sign()
+    kinds = ["no rewrite" if c is None else c.kind for found in lists for c in found]
     first = torch.tensor([i == 0 for found in lists for i in range(len(found))])
-    original = scores[first][groups]
-    worst = failure_score(scores, original, deviation, groups, margin=FAILURE_MARGIN)
-    return torch.where(failed[:, None], worst, scores)
+    scale = deviations(moments(scores)) * torch.where(weights < 0, -1.0, 1.0)
+    return with_failures(scores, scores[first][groups], kinds, groups, scale=scale, margin=margin)
 
 
 def _items(

@@ -29,14 +29,17 @@ def group_advantages(
     return group_standardise(rewards[:, None], groups, floor=floor)[:, 0]
 
 
-def seed_noise(scores: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def seed_noise(
+    scores: Tensor, groups: Tensor | None = None, *, lone: bool = True
+) -> tuple[Tensor, Tensor]:
     """What seeds alone do to scores: sums of products of residuals, and their degrees of freedom.
 
     ``scores`` (M, S, K): M texts on S seeds, those of a group on the same seeds. From each score
     go its text's mean over the seeds and what a seed does to all texts of the group, since seeds in
     common cancel when texts are compared: e_ms = r_ms - r_m. - r_.s + r_.. (the residual of a
-    two-way layout). A group of one text keeps what its seeds do. Gives (K, K) and a scalar,
-    float64; their quotient is the covariance of one picture's scores, that by S of a mean over S.
+    two-way layout). A group of one text shows what its seeds do to all texts as well: without
+    ``lone`` it is left out. Gives (K, K) and a scalar, float64; their quotient is the covariance of
+    one picture's scores, that by S of a mean over S.
 
     Texts with NaN are left out; one seed gives no degree of freedom.
     """
@@ -51,6 +54,8 @@ def seed_noise(scores: Tensor, groups: Tensor | None = None) -> tuple[Tensor, Te
     for group in member.unique():
         own = wide[member == group]  # (m, S, K)
         rest = own - own.mean(1, keepdim=True)
+        if len(own) == 1 and not lone:
+            continue
         if len(own) > 1:
             rest = rest - rest.mean(0, keepdim=True)
         flat = rest.reshape(-1, number)

@@ -59,9 +59,10 @@ def group_standardise(
     return torch.where(measured, z, torch.nan).to(scores.dtype)
 
 
-def batch_standardise(values: Tensor) -> Tensor:
-    """(v - mean) / std over the batch: (N,) -> (N,); NaN stays and leaves mean and deviation."""
-    return group_standardise(values[:, None])[:, 0]
+def batch_standardise(values: Tensor, *, floor: float = 0.0) -> Tensor:
+    """(v - mean) / std over the batch: (N,) -> (N,); NaN stays and leaves mean and deviation.
+    ``floor`` is the least deviation."""
+    return group_standardise(values[:, None], floor=floor)[:, 0]
 
 
 def gdpo(
@@ -73,8 +74,13 @@ def gdpo(
     A = sum_k w_k (r_k - mean_group r_k) / std_group r_k, then (A - mean_batch A) / std_batch A.
     Unlike a sum that is normalised afterwards it does not change when one reward is scaled. With
     one reward and one group it is :func:`group_standardise`.
+
+    Differs from the paper: with a ``floor`` the deviation of the batch is at least sqrt(sum_k
+    w_k^2), that of independent rewards which all reach the floor. Less is noise that was held down,
+    and would come up again.
     """
-    return batch_standardise(weighted_sum(group_standardise(scores, groups, floor=floor), weights))
+    summed = weighted_sum(group_standardise(scores, groups, floor=floor), weights)
+    return batch_standardise(summed, floor=float(weights.norm()) if floor else 0.0)
 
 
 def correlation_weights(scores: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -99,24 +105,34 @@ def correlation_weights(scores: Tensor, *, temperature: float = 1.0) -> Tensor:
 
 
 def cmo(
-    scores: Tensor, weights: Tensor, groups: Tensor | None = None, *, temperature: float = 1.0
+    scores: Tensor,
+    weights: Tensor,
+    groups: Tensor | None = None,
+    *,
+    temperature: float = 1.0,
+    floor: float = 0.0,
 ) -> Tensor:
     """Advantage of CMO (arXiv 2603.18528): sum_k c_k z_k with z normalised and c the correlation
     weights inside each group, then normalised over the batch: (N, K), (K,) -> (N,).
 
     Differs from the paper: ``weights`` multiply the correlation weights; the paper has none.
+    ``floor`` is the least deviation inside a group, and holds over the batch as in :func:`gdpo`.
     """
     used = weights != 0
-    scores = scores[:, used]
-    z = group_standardise(scores, groups) * weights[used].to(scores.dtype)
+    scores, factors = scores[:, used], weights[used].to(scores)
+    z = group_standardise(scores, groups, floor=floor) * factors
     member, size = _members(scores, groups)
     shares = [
         correlation_weights(scores[member == g], temperature=temperature) for g in range(size)
     ]
-    return batch_standardise((z * torch.stack(shares)[member]).sum(-1) if size else z.sum(-1))
+    if not size:
+        return z.sum(-1)
+    share = torch.stack(shares)[member]
+    least = float((share * factors).square().sum(-1).mean().sqrt()) if floor else 0.0
+    return batch_standardise((z * share).sum(-1), floor=least)
 
 
-def non_dominated(scores: Tensor, groups: Tensor | None = None) -> Tensor:
+def non_dominated(scores: Tensor, groups: Tensor | None = None, *, floor: float = 0.0) -> Tensor:
     """The Pareto front of each group: rows that no other row equals or beats everywhere and beats
     somewhere (Parrot's batch-wise selection, Lee et al. 2024, arXiv 2401.05675): (N, K) -> (N,)
     bool.
@@ -124,10 +140,10 @@ def non_dominated(scores: Tensor, groups: Tensor | None = None) -> Tensor:
     Duplicates do not dominate each other: all or none of them are in the front. One reward leaves
     the best rows, one row is its own front. A row with NaN is in no front and dominates nothing.
     The more rewards, the larger the front: with independent scores and K beyond log N it is nearly
-    everything.
+    everything. Scores that are no further apart than ``floor`` count as equal.
     """
     complete = ~scores.isnan().any(1)
-    beaten = _dominates(scores, groups).any(0)
+    beaten = _dominates(scores, groups, floor=floor).any(0)
     return complete & ~beaten
 
 
@@ -179,14 +195,15 @@ def dominance(
     return torch.where(complete, net / (count - 1).clamp(min=1)[member], torch.nan)
 
 
-def _dominates(scores: Tensor, groups: Tensor | None) -> Tensor:
+def _dominates(scores: Tensor, groups: Tensor | None, *, floor: float = 0.0) -> Tensor:
     """(N, N) bool: whether row i dominates row j; comparisons with NaN are false."""
     member, _ = _members(scores, groups)
     no_worse = member[:, None] == member[None, :]
     better = torch.zeros_like(no_worse)
     for column in scores.T:
-        no_worse &= column[:, None] >= column[None, :]
-        better |= column[:, None] > column[None, :]
+        ahead = column[:, None] - column[None, :]
+        no_worse &= ahead >= -floor
+        better |= ahead > floor
     return no_worse & better
 
 

@@ -53,6 +53,7 @@ LOAD_OPTIONS = (
 
 __all__ = [
     "Offload",
+    "check_options",
     "device_of",
     "holds_modules",
     "load_pipeline",
@@ -144,13 +145,20 @@ def load_pipeline(
             f"cannot load {str(source)!r} as a diffusers pipeline with safetensors weights: "
             f"{_line(error)}; give a hub id, a local folder or a loaded pipeline"
         ) from error
-    known = {*LOAD_OPTIONS, *inspect.signature(type(pipeline).__init__).parameters}
+    check_options(given, type(pipeline))
+    return pipeline
+
+
+def check_options(given: Mapping[str, Any], kind: type) -> None:
+    """Refuse ``given`` options of loading that neither ``DiffusionPipeline.from_pretrained`` nor
+    ``kind``, a class of pipelines, takes; T2XError lists those that are taken.
+    """
+    known = {*LOAD_OPTIONS, *inspect.signature(kind.__init__).parameters}  # type: ignore[misc]
     if unknown := sorted(given.keys() - known):
         raise T2XError(
             f"{', '.join(unknown)}: no option of DiffusionPipeline.from_pretrained and no part of "
-            f"{type(pipeline).__name__}; allowed: {', '.join(sorted(known - {'self'}))}"
+            f"{kind.__name__}; allowed: {', '.join(sorted(known - {'self'}))}"
         )
-    return pipeline
 
 
 def _line(error: Exception, limit: int = 300) -> str:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from t2x.errors import T2XError
-from t2x.files import made_folder, write_whole
+from t2x.files import made_folder, take_lock, write_whole
 from t2x.jobs.lines import blocks
 from t2x.plain import json_line
 
@@ -112,15 +112,10 @@ def open_output(
 
 def _lock(file: BinaryIO, out: Path) -> None:
     """Let no second process write the same lines; the system undoes it when this one ends."""
-    with suppress(ImportError):  # Windows has no fcntl
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise T2XError(
-                f"another process is writing {str(out)!r}; wait for it, or give another --out"
-            ) from error
+    if not take_lock(file):
+        raise T2XError(
+            f"another process is writing {str(out)!r}; wait for it, or give another --out"
+        )
 
 
 def _check_same(sidecar: Path, settings: Mapping[str, Any], out: Path) -> None:

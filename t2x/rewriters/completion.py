@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from t2x.prompts.checks import says_the_same
@@ -30,12 +30,14 @@ _EDIT = re.compile(
 @dataclass(frozen=True)
 class Completion:
     """What the model wrote for one row: ``text`` with its tags, whether it was ``truncated``, or
-    the ``problem`` before it.
+    the ``problem`` before it. ``ids`` are the tokens that were sampled, with the one that ended it,
+    where they are known: a text can be that of several sequences of tokens.
     """
 
     text: str = ""
     truncated: bool = False
     problem: str = ""
+    ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
 def line_ends(tokenizer: Any) -> frozenset[int]:
@@ -67,7 +69,9 @@ def decode(
         )
     )
     return Completion(
-        prefill + (text.split("\n")[0] if broken else text), truncated=end == len(ids)
+        prefill + (text.split("\n")[0] if broken else text),
+        truncated=end == len(ids),
+        ids=tuple(ids[: end + 1]),
     )
 
 

@@ -62,6 +62,11 @@ class PromptEncoder:
         text = re.sub(r"\s*\n\s*", " ", prompt.strip()) if self.is_plain else prompt.strip()
         return [*head, *encode_plain(self.tokenizer, text), *tail]
 
+    def answer(self, text: str) -> list[dict[str, str]] | str:
+        """What stands behind ``conversation`` for the same trainers: one assistant message, or
+        plain text for a model without a chat template."""
+        return text if self.is_plain else [{"role": "assistant", "content": text}]
+
     def conversation(self, prompt: str) -> list[dict[str, str]] | str:
         """The same input for trainers that apply the chat template themselves: messages, or plain
         text for a model without one.
@@ -73,7 +78,7 @@ class PromptEncoder:
         if template.prefill:
             raise T2XError(
                 f"the template begins the answer with {template.prefill!r}, which trainers don't; "
-                "put that into the chat template or leave the prefill out"
+                "put that into the chat template, or leave it out (policy.template={prefill: ''})"
             )
         if self.is_plain:
             return self._plain(template, _ask(template, re.sub(r"\s*\n\s*", " ", prompt.strip())))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion, answer, read
+from t2x.rewriters.parsing import write_completion
 from t2x.rewriters.rows import check_sampling
 from t2x.rewriters.sampling import row_seed
 from t2x.rewriters.templates import Template
@@ -145,8 +146,7 @@ def joint_completion(draft: Draft) -> Completion:
         return Completion("\n".join(draft.raw), truncated=True)
     if draft.problem:
         return Completion("\n".join(draft.raw), problem=draft.problem)
-    negative = f"\nNegative prompt: {draft.negative}" if draft.negative else ""
-    return Completion(f"<answer>{draft.text}{negative}</answer>")
+    return Completion(write_completion(draft.text, negative=draft.negative))
 
 
 class TurnsRewriter:

@@ -24,7 +24,8 @@ class Block:
     """N rows: ``scores`` and ``original`` (of the same prompt left as it is) are (N, S, K) float64,
     NaN where nothing was drawn or measured. ``sets`` (N,): see ``t2x.rollouts.sets``, None without.
     ``groups`` (N,) count from 0. ``noise``: products (K, K) and degrees of freedom of
-    ``t2x.functional.advantages.seed_noise``.
+    ``t2x.functional.advantages.seed_noise``. ``used`` and ``drawn`` count pictures, see
+    ``t2x.rollouts.measuring.Measurer``.
     """
 
     scores: Tensor
@@ -33,6 +34,8 @@ class Block:
     kinds: tuple[Kind, ...]
     noise: tuple[Tensor, Tensor]
     sets: Tensor | None = None
+    used: int = 0
+    drawn: int = 0
 
 
 # Gives the blocks of all processes for that of this one, and the place of this one among them.
@@ -70,5 +73,7 @@ def put_together(blocks: Sequence[Block], place: int) -> tuple[Block, slice]:
             torch.stack([b.noise[1] for b in blocks]).sum(0),
         ),
         torch.cat(sets) if sets else None,
+        sum(b.used for b in blocks),
+        sum(b.drawn for b in blocks),
     )
     return whole, slice(start, start + len(blocks[place].kinds))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
 from t2x.errors import T2XError
+from t2x.files import write_whole
 
 if TYPE_CHECKING:
     from t2x.rollouts.reward import RolloutReward
@@ -30,9 +30,7 @@ class RolloutStateCallback(TrainerCallback):
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        part = folder / f"{STATE_FILE}.part"
-        part.write_text(json.dumps(self.reward.state_dict()), "utf-8")
-        os.replace(part, folder / STATE_FILE)
+        write_whole(folder / STATE_FILE, json.dumps(self.reward.state_dict()))
 
 
 def load_state(reward: RolloutReward, checkpoint: str | Path) -> None:

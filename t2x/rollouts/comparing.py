@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
-from t2x.functional.advantages import failure_score, group_advantages
+from t2x.functional.advantages import group_advantages
 from t2x.functional.composition import weighted_sum
 from t2x.functional.moments import Moments, merge_moments, moments
 from t2x.rollouts.blocks import Block
 from t2x.rollouts.config import RolloutConfig
+from t2x.rollouts.failures import deviations, with_failures
 from t2x.rollouts.health import Health
 from t2x.rollouts.noise import NoiseFloor
 from t2x.rollouts.sets import SETS
@@ -25,9 +26,11 @@ from t2x.scoring.combine import COMBINERS, Given
 
 __all__ = ["Compared", "Comparison"]
 
-FAILURES = ("broken", "failed")
 _LINEAR = ("sum", "standardised")  # of a row alone, so that rewards compare between groups
 _ADVANTAGES = ("gdpo", "correlation")  # give advantages already
+# The others count who is ahead of whom: by two deviations of a difference, as pairs are chosen.
+_AHEAD = 2 * math.sqrt(2)
+_QUIET = 1e-3
 
 
 @dataclass(frozen=True)
@@ -109,24 +112,18 @@ class Comparison:
 
     def _filled(self, block: Block) -> Tensor:
         """The table with the fixed scores of failures in it."""
-        table = self._table(block)
-        failed = torch.tensor([kind in FAILURES for kind in block.kinds], dtype=torch.bool)
-        if not bool(failed.any()):
-            return table
-        scale = self.deviation() * torch.where(self.weights < 0, -1.0, 1.0)
-        fixed = failure_score(
-            table,
+        return with_failures(
+            self._table(block),
             self._table(block, original=True),
-            scale,
+            block.kinds,
             block.groups,
+            scale=self.deviation() * torch.where(self.weights < 0, -1.0, 1.0),
             margin=self.config.margin,
         )
-        return torch.where(failed[:, None], fixed, table)
 
     def deviation(self) -> Tensor:
-        """Running standard deviation of every column, 1 where none is known or there is none."""
-        found = (self.running.m2 / (self.running.measured - 1).clamp(min=1)).sqrt()
-        return torch.where((self.running.measured > 1) & (found > 0), found, 1.0)
+        """Running standard deviation of every column (``deviations``)."""
+        return deviations(self.running)
 
     def seed_deviation(self, seeds: int) -> float:
         """Standard deviation of a reward over ``seeds`` seeds by these alone; 0 while unknown."""
@@ -149,10 +146,13 @@ class Comparison:
             floor = self.seed_deviation(seeds) if given is None else given
             return group_advantages(weighted_sum(table, scales), groups, floor=floor), floor
         # In units of what seeds do, one floor holds for all columns.
-        unit = self.deviation()
+        unit = torch.zeros(len(self.columns), dtype=torch.float64)
         unit[:pictures] = self.noise.deviation(torch.eye(pictures), seeds)
-        unit = torch.where(unit > 0, unit, self.deviation())
-        floor = 1.0 if given is None else given
+        # Where seeds do nothing, or nothing is known of them, next to no difference is too small.
+        least = self.deviation() * (_QUIET if given is None else 1.0)
+        unit = torch.where(unit > 0, unit, least)
+        usual = 1.0 if self.combine in _ADVANTAGES else _AHEAD
+        floor = usual if given is None else given
         combiner = COMBINERS[self.combine]
         values = combiner.run(
             Given(
@@ -169,24 +169,26 @@ class Comparison:
         return group_advantages(values, groups), floor
 
     def metrics(self, block: Block, found: Compared) -> dict[str, float]:
-        """Numbers of a rollout to log."""
+        """Numbers of a rollout to log; ``t2x.watching.names`` says what each of them is."""
         kinds = torch.tensor([kind == "rewrite" for kind in block.kinds], dtype=torch.bool)
         number = max(len(block.kinds), 1)
         values = {
             f"share/{kind}": block.kinds.count(kind) / number
             for kind in ("rewrite", "broken", "failed", "truncated")
         }
-        good = kinds & ~found.reward.isnan() & ~found.original.isnan()
+        known = ~found.reward.isnan() & ~found.original.isnan()  # failures have fixed rewards
         values["share/missing"] = float((kinds & found.reward.isnan()).sum()) / number
         table, original = self._table(block), self._table(block, original=True)
         for k, name in enumerate(self.columns):
             values[f"reward/{name}"] = _mean(table[kinds, k])
             if name != SETS:
-                values[f"gain/{name}"] = _mean((table - original)[good, k])
+                values[f"gain/{name}"] = _mean((table - original)[kinds & known, k])
+        reward, original = found.reward[known], found.original[known]
         values |= {
-            "rollout/reward": _mean(found.reward[kinds]),
-            "rollout/original": _mean(found.original),
-            "rollout/gain": _mean((found.reward - found.original)[good]),
+            "rollout/reward": _mean(reward),
+            "rollout/reward_std": math.sqrt(_mean((reward - _mean(reward)) ** 2)),
+            "rollout/original": _mean(original),
+            "rollout/gain": _mean(reward - original),
             "rollout/floor": found.floor,
             "rollout/advantage": _mean(found.advantage.abs()),
             "share/zero_variance": _flat_groups(found.advantage, block.groups),

@@ -35,7 +35,10 @@ class RolloutConfig:
         margin: how far below the prompt left as it is a policy's failure is put, in deviations of
             each reward; the worst rewrite of its group counts too.
         floor: least deviation that advantages are divided by, in the units of the combined reward;
-            None measures what seeds alone do, while the run goes on.
+            None measures what seeds alone do, while the run goes on. For ``gdpo`` and
+            ``correlation`` in deviations of each reward by seeds alone, None is 1; for ``pareto``
+            and ``dominance`` the least difference that counts, in the same unit, None is 2.83, two
+            deviations of a difference.
         fixed_seeds: draw each prompt with the same seeds at every step. A policy can learn what
             suits those seeds; what is drawn once is found again in a store.
         calibrate: so many scores of every reward set the scale of ``standardised`` and of

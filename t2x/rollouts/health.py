@@ -10,14 +10,19 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.functional.moments import ROUNDING
 
-__all__ = ["Health"]
+__all__ = ["DeadReward", "Health"]
 
 _CALLS = 4  # rollouts whose missing scores count
 _LEAST = 8  # scores before a share of them means something
 
 
+class DeadReward(T2XError):
+    """A reward that measures nothing."""
+
+
 class Health:
-    """Counts the scores of K rewards.
+    """Counts the scores of K rewards; anew once it has raised, so that a run can go on with a
+    reward that was mended.
 
     ``max_missing``: share of the last scores; ``constant_after``: so many equal ones, 0 for never.
     """
@@ -31,14 +36,15 @@ class Health:
         self._high = [float("-inf")] * len(names)
 
     def check(self, scores: Tensor) -> None:
-        """Count (M, K) scores of pictures that were drawn; raise T2XError for a dead reward."""
+        """Count (M, K) scores of pictures that were drawn; raise DeadReward."""
         missing = scores.isnan().sum(0).tolist()
         self._recent = [*self._recent[1 - _CALLS :], (missing, len(scores))]
         total = sum(n for _, n in self._recent)
         for k, name in enumerate(self.names):
             lost = sum(row[k] for row, _ in self._recent)
             if total >= _LEAST and lost > self.max_missing * total:
-                raise T2XError(
+                self._recent = []
+                raise DeadReward(
                     f"dead reward: {name} could not score {lost} of the last {total} pictures, and "
                     f"at most {self.max_missing:.0%} may be missing; see its warnings above, or "
                     "raise rollout.max_missing"
@@ -53,10 +59,11 @@ class Health:
             self._high[k] = max(self._high[k], float(found.max()))
         flat = self._high[k] - self._low[k] <= ROUNDING * max(abs(self._low[k]), abs(self._high[k]))
         if self.constant_after and self._number[k] >= self.constant_after and flat:
-            raise T2XError(
-                f"dead reward: {self.names[k]} gave {self._low[k]:g} to each of "
-                f"{self._number[k]} pictures; mend it, leave it out, or set "
-                "rollout.constant_after=0"
+            low, number = self._low[k], self._number[k]
+            self._number[k], self._low[k], self._high[k] = 0, float("inf"), float("-inf")
+            raise DeadReward(
+                f"dead reward: {self.names[k]} gave {low:g} to each of {number} pictures; "
+                "mend it, leave it out, or set rollout.constant_after=0"
             )
 
     def state_dict(self) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class Measurer:
     """Draws and scores: the generator behind ``drawer``, the rewards of ``ensemble``.
 
     ``store`` keeps pictures on disk, for this run and any other. ``seconds`` are those of the last
-    call by ``drawing`` and ``scoring``, ``drawn`` how many pictures it drew.
+    call by ``drawing`` and ``scoring``, ``used`` how many different pictures it needed, ``drawn``
+    how many of them the store did not have.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Measurer:
         self.drawer, self.ensemble, self.store = drawer, ensemble, store
         self.batch_size = batch_size
         self.seconds = {"drawing": 0.0, "scoring": 0.0}
-        self.drawn = 0
+        self.used = self.drawn = 0
 
     def measure(self, orders: Sequence[Order]) -> Tensor:
         """Scores of N orders, each against its prompt: (N, K) float64, NaN for what a reward could
@@ -62,7 +63,7 @@ class Measurer:
         begun = time.perf_counter()
         unique = list(dict.fromkeys(orders))
         drawings = {o: Drawing(o.text, o.negative, o.seed) for o in unique}
-        pictures = store_pictures(self.drawer, list(drawings.values()), self.store)
+        pictures, new = store_pictures(self.drawer, list(drawings.values()), self.store)
         drawn = time.perf_counter()
         steps = range(0, len(unique), self.batch_size)
         batches = [unique[start : start + self.batch_size] for start in steps]
@@ -71,7 +72,7 @@ class Measurer:
             for batch in batches
         ]
         self.seconds = {"drawing": drawn - begun, "scoring": time.perf_counter() - drawn}
-        self.drawn = len(pictures)
+        self.used, self.drawn = len(pictures), new
         number = len(self.ensemble.rewards)
         table = torch.cat(rows) if rows else torch.zeros(0, number, dtype=torch.float64)
         place = {order: i for i, order in enumerate(unique)}

@@ -25,7 +25,7 @@ from t2x.types import Rewrite
 if TYPE_CHECKING:
     from t2x.types import Generator
 
-__all__ = ["CompletionReader", "policy_text"]
+__all__ = ["CompletionReader", "policy_text", "readable_text"]
 
 
 def policy_text(prompt: str) -> str:
@@ -41,6 +41,15 @@ def policy_text(prompt: str) -> str:
             "answers one; leave it out of the training set"
         )
     return sources[0]
+
+
+def readable_text(prompt: str) -> str | None:
+    """``policy_text`` of a prompt that one completion can answer, None for any other."""
+    try:
+        text = policy_text(prompt)
+    except T2XError:
+        return None
+    return text if text.strip() else None
 
 
 class CompletionReader:

@@ -10,9 +10,10 @@ from typing import Literal
 
 from t2x.types import Rewrite
 
-__all__ = ["Kind", "Outcome", "rollout_seeds"]
+__all__ = ["FAILURES", "Kind", "Outcome", "rollout_seeds"]
 
 Kind = Literal["rewrite", "broken", "failed", "truncated"]
+FAILURES = ("broken", "failed")  # of the policy, which get a fixed score
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,9 @@ def as_bytes(sample: Tensor) -> Tensor:
 
 def store_pictures(
     drawer: Drawer, drawings: Sequence[Drawing], store: Store | None
-) -> dict[Drawing, Tensor]:
-    """Draw each different drawing once; those that the store has are not drawn again.
+) -> tuple[dict[Drawing, Tensor], int]:
+    """Draw each different drawing once; those that the store has are not drawn again. Gives the
+    pictures, and how many were drawn now.
 
     A generator without a fingerprint can't be told from another, so its pictures are not stored.
     """
@@ -107,7 +108,8 @@ def store_pictures(
     wanted = list(dict.fromkeys(drawings))
     mark = drawer.fingerprint() if store is not None else None
     if store is None or mark is None:
-        return dict(zip(wanted, drawer.draw(wanted), strict=True)) if wanted else {}
+        drawn = drawer.draw(wanted) if wanted else []
+        return dict(zip(wanted, drawn, strict=True)), len(wanted)
     keys = {
         d: media_key(d.text, fingerprint=mark, seed=d.seed, negative=d.negative) for d in wanted
     }
@@ -117,4 +119,4 @@ def store_pictures(
     for drawing, picture in zip(new, drawer.draw(new) if new else [], strict=True):
         store.put_media(keys[drawing], picture.float().div(255))
         found[drawing] = picture
-    return found
+    return found, len(new)

@@ -122,6 +122,11 @@ class RolloutReward:
         cut = not len(ids) or ids[-1] not in stops  # what the trainer masks
         return Completion(found.text, truncated=cut)
 
+    @property
+    def cost(self) -> dict[str, float]:
+        """What ``RolloutScorer.cost`` says."""
+        return self.scorer.cost
+
     def state_dict(self) -> dict[str, Any]:
         """Running statistics as plain values that JSON holds exactly."""
         return self.scorer.state_dict()

@@ -8,7 +8,6 @@ it is, and failures of measurement none.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -74,8 +73,12 @@ class RolloutScorer:
         config: how rollouts are drawn and compared.
         exchange: how processes put their blocks together.
 
-    ``metrics`` are those of the last call, ``pictures`` how many were drawn in all, which is the
-    cost that trainings are compared by. ``state_dict`` holds what a resumed run needs.
+    ``metrics`` are those of the last call. ``cost`` is of all calls and of all processes:
+    ``pictures``, those that were used, is what trainings are compared by, and ``pictures/drawn``
+    counts those of them that no store had. Inside a call equal pictures of one process count once.
+    What a store saves is luck of what ran before, so that a method pays for its pictures all the
+    same; a later call pays for them again, as it would without a store. ``state_dict`` holds what a
+    resumed run needs.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class RolloutScorer:
         own = dict(weights) if sets is None else {**weights, SETS: sets.weight}
         self.comparison = Comparison(own, combine=combine, config=self.config)
         self.metrics: dict[str, float] = {}
-        self.pictures = 0
+        self.pictures = self.drawn = 0
         self._exchange = exchange
         self._given: dict[str, Any] = {"measurer": measurer, "reader": reader}
         if sets is not None:
@@ -127,6 +130,11 @@ class RolloutScorer:
         found: CompletionReader = self._part("reader")
         return found
 
+    @property
+    def cost(self) -> dict[str, float]:
+        """Pictures of all calls, by name of the log."""
+        return {"pictures": float(self.pictures), "pictures/drawn": float(self.drawn)}
+
     def score(
         self,
         originals: Sequence[str],
@@ -149,21 +157,23 @@ class RolloutScorer:
         whole, place = put_together(*self._exchange(own))
         self.comparison.observe(whole)
         found = self.comparison.compare(whole)
-        self.pictures += self.measurer.drawn
+        self.pictures += whole.used
+        self.drawn += whole.drawn
         seconds = {f"seconds/{name}": value for name, value in self.measurer.seconds.items()}
-        self.metrics = self.comparison.metrics(whole, found) | seconds
-        self.metrics["pictures"] = float(self.pictures)
+        self.metrics = self.comparison.metrics(whole, found) | seconds | self.cost
         names = self.comparison.names
         return [_outcome(row, names, own, found, i, place.start + i) for i, row in enumerate(rows)]
 
     def state_dict(self) -> dict[str, Any]:
         """Running statistics as plain values that JSON holds exactly."""
-        return self.comparison.state_dict() | {"pictures": self.pictures}
+        counted = {"pictures": self.pictures, "drawn": self.drawn}
+        return self.comparison.state_dict() | counted
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
         self.comparison.load_state_dict(state)
         self.pictures = int(state["pictures"])
+        self.drawn = int(state.get("drawn", self.pictures))  # older checkpoints have one number
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_made": {}}
@@ -222,7 +232,8 @@ class RolloutScorer:
         groups = torch.tensor([row.group for row in rows])
         kinds = tuple(row.kind for row in rows)
         noise = _noise(rows, scores, plain)
-        return Block(scores, original, groups, kinds, noise, self._sets(rows))
+        counted = self.measurer.used, self.measurer.drawn
+        return Block(scores, original, groups, kinds, noise, self._sets(rows), *counted)
 
     def _sets(self, rows: Sequence[_Row]) -> Tensor | None:
         if self.config.sets is None:
@@ -246,13 +257,11 @@ def _noise(rows: Sequence[_Row], scores: Tensor, plain: Sequence[Tensor]) -> tup
             texts.setdefault((row.group, row.plain, ""), plain[i])
         elif row.kind == "rewrite":
             texts.setdefault((row.group, row.rewrite.text, row.rewrite.negative), scores[i])
-    alone = Counter(group for group, *_ in texts)
-    if scores.shape[1] > 1:  # a text alone shows what its seeds do to all texts as well
-        texts = {key: value for key, value in texts.items() if alone[key[0]] > 1}
     if not texts:
         return seed_noise(scores[:0])
     groups = torch.tensor([group for group, *_ in texts])
-    return seed_noise(torch.stack(list(texts.values())), groups)
+    lone = scores.shape[1] == 1  # nothing but the prompt as it is shows any noise
+    return seed_noise(torch.stack(list(texts.values())), groups, lone=lone)
 
 
 def _check_groups(

@@ -78,7 +78,13 @@ def _gdpo(given: Given) -> Tensor:
 
 
 def _correlation(given: Given) -> Tensor:
-    return cmo(given.scores, given.weights, given.groups, temperature=given.temperature)
+    return cmo(
+        given.scores,
+        given.weights,
+        given.groups,
+        temperature=given.temperature,
+        floor=given.floor,
+    )
 
 
 def _dominance(given: Given) -> Tensor:
@@ -87,7 +93,7 @@ def _dominance(given: Given) -> Tensor:
 
 def _pareto(given: Given) -> Tensor:
     scores = given.scores[:, given.weights != 0]
-    front = non_dominated(scores, given.groups).to(scores.dtype)
+    front = non_dominated(scores, given.groups, floor=given.floor).to(scores.dtype)
     return torch.where(scores.isnan().any(1), torch.nan, front)
 
 

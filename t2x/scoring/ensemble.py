@@ -35,8 +35,9 @@ class RewardEnsemble:
 
     ``running`` are the statistics that ``standardised`` divides by, (K,) each in the order of
     ``rewards``. Only :meth:`observe` changes them; keep ``running._asdict()`` with a checkpoint and
-    give ``running=Moments(**loaded)`` to go on. ``floor``: least deviation to divide by, as far as
-    seeds alone move a score (``standardised``, ``gdpo``). ``temperature``: of ``correlation``.
+    give ``running=Moments(**loaded)`` to go on. ``floor``: how far seeds alone move a score; least
+    deviation to divide by (``standardised``, ``gdpo``, ``correlation``), least difference that
+    counts (``pareto``) or counts in the sum (``dominance``). ``temperature``: of ``correlation``.
     ``batchwise`` says that a score depends on the rest of its batch.
     """
 

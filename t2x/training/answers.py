@@ -19,6 +19,7 @@ from t2x.errors import T2XError
 from t2x.scoring.vlm import Vlm
 from t2x.scoring.vlm_encoder import ask_all
 from t2x.training.picture_rows import AnsweredQuestion
+from t2x.training.policy import stored_model
 
 __all__ = ["AnswerCollator", "answer_odds", "load_trainable_vlm", "restore_vlm", "save_vlm"]
 
@@ -117,12 +118,5 @@ def restore_vlm(vlm: Vlm, checkpoint: str | None) -> str | None:
 
 def save_vlm(vlm: Vlm, folder: str | Path, *, half: bool = False) -> None:
     """Save a stock folder, adapters merged into the weights; ``half`` stores float16."""
-    from copy import deepcopy
-
-    model = vlm.model
-    if hasattr(model, "merge_and_unload"):
-        model = deepcopy(model).merge_and_unload()
-    if half:
-        model = deepcopy(model).to(torch.float16)
-    model.save_pretrained(folder)
+    stored_model(vlm.model, half=half).save_pretrained(folder)
     vlm.processor.save_pretrained(folder)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from t2x.config import build_config
 from t2x.errors import T2XError
+from t2x.files import checkpoints
 from t2x.training.config import RunConfig
 from t2x.watching.reporters import check_reporters
 
-__all__ = ["last_checkpoint", "trainer_arguments"]
+__all__ = ["last_checkpoint", "stock_trainer", "trainer_arguments"]
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_STATE = "trainer_state.json"
 # What the run's section says, so that it is said once.
 _OURS = {"output_dir": "run.out", "seed": "run.seed", "resume_from_checkpoint": "run.resume"}
 
@@ -39,15 +45,46 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     return build_config(cls, values)
 
 
-def last_checkpoint(run: RunConfig, *, needs: str = "trainer_state.json") -> str | None:
+def last_checkpoint(run: RunConfig, *, needs: str = _STATE) -> str | None:
     """The folder of the newest whole checkpoint to go on from; None without one or without
     ``resume``.
 
-    ``needs``: the file that is written last: a checkpoint without it was broken off.
+    ``needs``: the JSON file that is written last. A checkpoint where it or the trainer's state is
+    missing or cut was broken off, and the one before it is taken, with a warning.
     """
     if not run.resume:
         return None
-    folders = [path.parent for path in Path(run.out).glob(f"checkpoint-*/{needs}")]
-    numbered = [f for f in folders if f.name.removeprefix("checkpoint-").isdecimal()]
-    newest = max(numbered, key=lambda f: int(f.name.removeprefix("checkpoint-")), default=None)
-    return None if newest is None else str(newest)
+    for folder in reversed(checkpoints(run.out)):
+        broken = [name for name in sorted({needs, _STATE}) if not _is_json(folder / name)]
+        if not broken:
+            return str(folder)
+        log.warning("%s was broken off (%s): an older one is taken", folder, ", ".join(broken))
+    return None
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def stock_trainer(
+    model: Any,
+    rows: Any,
+    collator: Any,
+    *,
+    run: RunConfig,
+    given: Mapping[str, Any],
+    **defaults: Any,
+) -> Any:
+    """HF's own Trainer over ``rows`` of any kind, which ``collator`` makes into whole batches.
+
+    ``given`` and ``defaults``: as in ``trainer_arguments``, for HF's TrainingArguments.
+    """
+    from transformers import Trainer, TrainingArguments
+
+    whole = {"remove_unused_columns": False, "label_names": []}
+    arguments = trainer_arguments(TrainingArguments, run, given, **whole, **defaults)
+    return Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)

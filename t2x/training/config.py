@@ -60,11 +60,14 @@ class PolicyConfig:
 class DataConfig:
     """Rows to train on and to watch: files, folders, hub ids, or ``world:...``
     (``t2x.training.data.load_rows``). ``limit`` keeps the first rows of ``train``.
+    ``train_split``, ``validation_split``: which split of a folder or hub id each is.
     """
 
     train: str
     validation: str | None = None
     limit: int | None = None
+    train_split: str = "train"
+    validation_split: str = "validation"
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -77,7 +80,8 @@ class RewardConfig:
 
     ``rewards``: names with weights; ``options``: by name, what their factory takes (``source``,
     ...). ``combine``: a rule of ``t2x.scoring.combine.COMBINERS``. ``pictures``: seeds per rewrite,
-    the same for all rewrites of a prompt. ``store``: folder that keeps pictures and scores.
+    the same for all rewrites of a prompt. ``store``: folder that keeps pictures; they are scored
+    anew.
     """
 
     rewards: dict[str, float]

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from t2x.errors import T2XError
-from t2x.files import made_folder
+from t2x.files import checkpoints, made_folder
 from t2x.registry import looks_local
 from t2x.rewriters.adapters import ADAPTER_FILE, base_of_adapter, merge_adapter
 from t2x.rewriters.templates import read_template
@@ -126,7 +126,7 @@ def find_trained(source: str | Path) -> Trained:
     if not folder.is_dir():
         raise T2XError(
             f"{str(run)!r} holds no trained model; let `t2x train` go on to its end, or give one "
-            f"of its checkpoints: {', '.join(p.name for p in _checkpoints(run)) or 'none yet'}"
+            f"of its checkpoints: {', '.join(p.name for p in checkpoints(run)) or 'none yet'}"
         )
     adapters = next((p for p in _adapter_places(folder, run) if (p / ADAPTER_FILE).is_file()), None)
     # An exported folder keeps the run's config.yaml beside its own weights.
@@ -138,12 +138,7 @@ def _adapter_places(folder: Path, run: Path) -> Iterator[Path]:
     yield folder
     if folder == run / MODEL:
         yield run / ADAPTERS
-        yield from reversed(list(_checkpoints(run)))
-
-
-def _checkpoints(run: Path) -> Iterator[Path]:
-    found = [p for p in run.glob("checkpoint-*") if p.name.rpartition("-")[2].isdecimal()]
-    yield from sorted(found, key=lambda p: int(p.name.rpartition("-")[2]))
+        yield from reversed(checkpoints(run))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.training.arguments import last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
+from t2x.watching.names import renamed
 
 if TYPE_CHECKING:
     from t2x.rewriters.templates import Template
@@ -54,9 +56,33 @@ def grpo_arguments(run: RunConfig, template: Template, given: Mapping[str, Any])
                 f"trainer.{name} is {getattr(arguments, name)!r}; rollouts give advantages "
                 f"themselves and need {value!r}: leave it out"
             )
+    _save_between_generations(arguments, chosen="save_steps" in given)
     if arguments.beta == 0:
         log.warning("trainer.beta is 0: nothing holds the policy near the model it starts from")
     return arguments
+
+
+def _steps_of_generation(arguments: Any) -> int:
+    """Steps after which what was generated is used up. TRL keeps it in memory, not in checkpoints:
+    a run that goes on from a step between generates anew."""
+    uses = int(arguments.steps_per_generation * arguments.num_iterations)
+    return uses // math.gcd(uses, arguments.gradient_accumulation_steps)
+
+
+def _save_between_generations(arguments: Any, *, chosen: bool) -> None:
+    """Let checkpoints fall where a resumed run is the same run: move the default, refuse a
+    ``chosen`` number that does not fit."""
+    period, every = _steps_of_generation(arguments), arguments.save_steps
+    if arguments.save_strategy != "steps" or period == 1 or every % period == 0:
+        return
+    good = max(math.ceil(every / period), 1) * period
+    if chosen:
+        raise T2XError(
+            f"trainer.save_steps is {every:g}, and completions are used for {period} steps "
+            "(steps_per_generation * num_iterations / gradient_accumulation_steps): a run that "
+            f"went on from between would be another; give a multiple of {period}, as {good}"
+        )
+    arguments.save_steps = good
 
 
 def end_tokens(model: Any) -> tuple[int, ...]:
@@ -79,9 +105,12 @@ def run_grpo(
     """Train the policy's model in place, from the last checkpoint in ``run.out`` if there is one,
     and give the trainer.
 
-    Without ``selection`` each prompt comes once an epoch, in an order that a resumed run keeps.
+    A dead reward ends the run with a checkpoint of the steps before it, by TRL's
+    ``_save_checkpoint``. Without ``selection`` each prompt comes once an epoch, in an order that a
+    resumed run keeps.
     """
     from t2x.rollouts.checkpoints import STATE_FILE, RolloutStateCallback, load_state
+    from t2x.rollouts.health import DeadReward
 
     parts = {
         "model": policy.model,
@@ -94,12 +123,38 @@ def run_grpo(
     checkpoint = last_checkpoint(run, needs=STATE_FILE)
     if checkpoint is not None:
         load_state(reward, checkpoint)
-    if watch is None:
-        trainer.train(resume_from_checkpoint=checkpoint)
-    else:
-        reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
-        watch.train(trainer, resume_from=checkpoint)
+        if int(checkpoint.rpartition("-")[2]) % _steps_of_generation(arguments):
+            log.warning(
+                "%s was saved while completions were in use: new ones are generated, so that the "
+                "run is not the one that it would have been",
+                checkpoint,
+            )
+    try:
+        if watch is None:
+            trainer.train(resume_from_checkpoint=checkpoint)
+        else:
+            reward.listeners.append(lambda outcomes, _: watch.rollouts.add(outcomes))
+            watch.cost = lambda: reward.cost
+            watch.train(trainer, resume_from=checkpoint)
+    except DeadReward:
+        _keep_steps(trainer)
+        raise
     return trainer
+
+
+def _keep_steps(trainer: Any) -> None:
+    """Save a checkpoint of the steps that were done before a reward died. All processes raise at
+    the same call, before the weights are moved: what it measured is not learnt."""
+    from t2x.rollouts.checkpoints import STATE_FILE
+
+    arguments, state = trainer.args, trainer.state
+    folder = Path(arguments.output_dir) / f"checkpoint-{state.global_step}"
+    is_kept = (folder / STATE_FILE).exists()
+    if not state.global_step or is_kept or arguments.save_strategy == "no":
+        return
+    trainer._save_checkpoint(trainer.model, trial=None)
+    trainer.callback_handler.on_save(arguments, state, trainer.control)
+    log.warning("the steps before it are kept in %s", folder)
 
 
 def _trainer(
@@ -108,7 +163,7 @@ def _trainer(
     """TRL's own trainer over all epochs laid out as one, or the one that chooses prompts."""
     from trl import GRPOTrainer
 
-    from t2x.rollouts.rows import unrolled
+    from t2x.training.rows import unrolled
 
     if selection is None:
         arguments = parts["args"]
@@ -123,12 +178,10 @@ def _trainer(
 
 
 def recent_means(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means over the last logged steps of what every step logs."""
-    steps = [row for row in history if "loss" in row][-_RECENT:]
-    names = [
-        name
-        for name, value in (steps[-1] if steps else {}).items()
-        if isinstance(value, (int, float)) and name not in ("step", "epoch")
-    ]
-    found = {name: [row[name] for row in steps if row.get(name) is not None] for name in names}
-    return {name: math.fsum(values) / len(values) for name, values in found.items() if values}
+    """Means over the last logged steps of what every step logs, by the names of ``log.jsonl``:
+    ``reward`` is that of the pictures, where TRL has the mean of advantages."""
+    known = [{k: v for k, v in row.items() if v is not None} for row in history if "loss" in row]
+    steps = [renamed(row) for row in known[-_RECENT:]]
+    names = (steps[-1] if steps else {}).keys() - {"step", "epoch"}
+    found = {name: [row[name] for row in steps if name in row] for name in sorted(names)}
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}

@@ -106,13 +106,13 @@ class Rows(Dataset[Any]):
         return self.make(index)
 
 
-def load_pairs(source: str, *, limit: int | None = None) -> Rows:
+def load_pairs(source: str, *, limit: int | None = None, split: str = "train") -> Rows:
     """Rows of :class:`PicturePair` from a file or ``world:preferences``; T2XError says what a row
     lacks."""
     if (drawn := world_range(source, "preferences", limit)) is not None:
         drawer = _drawer(source)
         return Rows(len(drawn), lambda i: _world_pair(drawn[i], drawer))
-    rows, folder = _read(source, limit, ("chosen", "rejected"))
+    rows, folder = _read(source, limit, split, ("chosen", "rejected"))
     return Rows(
         len(rows),
         lambda i: PicturePair(
@@ -123,21 +123,21 @@ def load_pairs(source: str, *, limit: int | None = None) -> Rows:
     )
 
 
-def load_questions(source: str, *, limit: int | None = None) -> Rows:
+def load_questions(source: str, *, limit: int | None = None, split: str = "train") -> Rows:
     """Rows of :class:`AnsweredQuestion` from a file or ``world:key-points``; T2XError says what a
     row lacks."""
     if (drawn := world_range(source, "key-points", limit)) is not None:
         drawer = _drawer(source)
         return Rows(len(drawn), lambda i: _world_question(drawn[i], drawer))
-    rows, folder = _read(source, limit, ("picture", "answer"))
+    rows, folder = _read(source, limit, split, ("picture", "answer"))
     return Rows(len(rows), lambda i: _question(rows[i], folder))
 
 
 # ---- files --------------------------------------------------------------------------------------
 
 
-def _read(source: str, limit: int | None, needed: Sequence[str]) -> tuple[Any, Path]:
-    rows = load_rows(source, limit=limit)
+def _read(source: str, limit: int | None, split: str, needed: Sequence[str]) -> tuple[Any, Path]:
+    rows = load_rows(source, limit=limit, split=split)
     if missing := [name for name in needed if name not in rows.column_names]:
         raise T2XError(
             f"{source!r} has no column {missing[0]}; rows hold original_prompt, "

@@ -130,6 +130,16 @@ class Plan:
         if self.steps and None not in self.seconds.values():
             hours = self.steps * sum(v or 0.0 for v in self.seconds.values()) / 3600
             yield f"{self.steps} steps: {hours:.1f} hours"
+        yield from self._assumed()
+
+    def _assumed(self) -> Iterator[str]:
+        said = f"times are arithmetic, not measured: {TRAINED:.0%} of the peak assumed in training"
+        if "sampling" not in self.seconds:
+            yield said
+            return
+        slow, fast = (f"{1000 * TOKEN_SECONDS[vllm]:g} ms" for vllm in (False, True))
+        yield f"{said}, {DRAWN:.0%} in"
+        yield f"drawing and scoring, at least {slow} per token that is sampled, with vLLM {fast}"
 
 
 def make_plan(recipe: str, config: Any, hardware: Hardware) -> Plan:

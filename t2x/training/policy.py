@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from t2x.config import build_config
 from t2x.errors import T2XError
+from t2x.files import write_whole
 from t2x.rewriters.encoding import PromptEncoder
 from t2x.rewriters.templates import Template, read_template
 from t2x.settings import SETTINGS_FILE, read_settings
@@ -25,6 +26,7 @@ __all__ = [
     "save_policy",
     "save_template",
     "save_trained",
+    "stored_model",
     "with_adapters",
 ]
 
@@ -73,23 +75,26 @@ def save_policy(policy: Policy, folder: str | Path, *, half: bool = False) -> No
     """Save a folder that ``t2x.load_rewriter`` loads: weights with adapters merged in, tokenizer,
     and the template in ``t2x.json``. ``half`` stores float16.
     """
+    folder = Path(folder)
+    stored_model(policy.model, half=half).save_pretrained(folder)
+    save_template(policy, folder)
+
+
+def stored_model(model: Any, *, half: bool = False) -> Any:
+    """A model as it is stored, with adapters merged into the weights, and as float16 if ``half``;
+    the given one stays as it is."""
     import torch
 
-    folder = Path(folder)
-    model = policy.model
     if hasattr(model, "merge_and_unload"):
         model = deepcopy(model).merge_and_unload()
-    if half:
-        model = deepcopy(model).to(torch.float16)
-    model.save_pretrained(folder)
-    save_template(policy, folder)
+    return deepcopy(model).to(torch.float16) if half else model
 
 
 def save_template(policy: Policy, folder: Path) -> None:
     """Put the tokenizer and the template beside weights that lie in ``folder``."""
     policy.tokenizer.save_pretrained(folder)
     settings = read_settings(folder) | {"rewriter": asdict(policy.template)}
-    (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1) + "\n")
+    write_whole(folder / SETTINGS_FILE, json.dumps(settings, indent=1) + "\n")
 
 
 def save_trained(model: Any, path: str | Path) -> None:

@@ -69,7 +69,8 @@ class RoundWriter:
         written = self._rewriter.complete(
             [policy_text(p) for p in prompts], num_generations=_SAMPLES, seed=seed
         )
-        pictures = [rollout_seeds(self._seed, number, p, self._pictures) for p in prompts]
+        step = 0 if self._scorer.config.fixed_seeds else number
+        pictures = [rollout_seeds(self._seed, step, p, self._pictures) for p in prompts]
         outcomes = self._scorer.score(
             [p for p in prompts for _ in range(_SAMPLES)],
             [completion for group in written for completion in group],
@@ -82,7 +83,7 @@ class RoundWriter:
             ours = outcomes[_SAMPLES * i : _SAMPLES * (i + 1)]
             if first.text != second.text and not any(math.isnan(o.reward) for o in ours):
                 pairs.append(self._pair(prompt, (first, second), ours, places[i]))
-        return Round(pairs, self._scorer.metrics, self._scorer.measurer.drawn)
+        return Round(pairs, self._scorer.metrics)
 
     def _of_round(self, number: int) -> tuple[range, list[str]]:
         """This process's prompts of a round, and their places in it."""
@@ -108,14 +109,7 @@ class RoundWriter:
         outcomes: Sequence[Outcome],
         place: int,
     ) -> ScoredPair:
-        first, second = (self._ids(completion) for completion in texts)
+        first, second = (list(completion.ids) for completion in texts)
         asked = self._policy.encoder.encode(policy_text(prompt))
         one, two = (outcome.reward for outcome in outcomes)
         return ScoredPair(asked, first, second, one, two, place)
-
-    def _ids(self, completion: Completion) -> list[int]:
-        """Tokens that were sampled, and the end behind them."""
-        text = completion.text.removeprefix(self._policy.template.prefill)
-        tokenizer = self._policy.tokenizer
-        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-        return [*ids, tokenizer.eos_token_id]

@@ -34,11 +34,10 @@ from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
 from t2x.training.pair_trainers import pair_collator
 
-__all__ = ["PICTURES", "RebelTrainer", "Round", "ScoredPair"]
+__all__ = ["RebelTrainer", "Round", "ScoredPair"]
 
 REWARDS = ("reward_chosen", "reward_rejected")
 LOGPS = ("ref_chosen_logps", "ref_rejected_logps")
-PICTURES = "pictures"  # drawn in a round; logged as a sum, other numbers as means
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,12 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class Round:
-    """What the policy wrote in one round: this process's pairs to learn, how many ``pictures``
-    it drew for them, and what all processes ``found``, to be logged.
+    """What the policy wrote in one round: this process's pairs to learn, and what all processes
+    ``found``, to be logged.
     """
 
     pairs: Sequence[ScoredPair]
     found: Mapping[str, float]
-    pictures: int = 0
 
 
 class RebelTrainer(Trainer):
@@ -81,8 +79,8 @@ class RebelTrainer(Trainer):
 
     ``rounds/`` in the output folder keeps the pairs of every round. Logged beside the loss:
     ``explained``, the share of the rewards' differences that the log ratios explain by now (1 -
-    loss / loss without any); ``kl``, nats per token, of the round's first policy to the present one
-    on what it wrote; ``entropy``.
+    loss / loss without any); ``kl/round``, nats per token, of the round's first policy to the
+    present one on what it wrote; ``entropy``.
     """
 
     loss_is_scaled_for_ga = False
@@ -135,9 +133,7 @@ class RebelTrainer(Trainer):
             own = parts[self.accelerator.process_index]
             own.parent.mkdir(exist_ok=True)
             write_whole(own, "".join(lines))
-            drawn = torch.tensor([written.pictures], device=self.accelerator.device)
-            total = self.accelerator.gather(drawn).sum().item()
-            for name, value in {**written.found, PICTURES: float(total)}.items():
+            for name, value in written.found.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
         lines = [line for part in parts for line in part.read_text().splitlines()]
@@ -168,7 +164,7 @@ class RebelTrainer(Trainer):
         tokens = inputs["completion_mask"].sum()
         share = 1 - losses.mean() / spread.clamp(min=1e-6)
         self._note("explained", torch.where(spread > 1e-6, share, 0.0))  # 0: nothing to explain
-        self._note("kl", -ratios.sum() / tokens)
+        self._note("kl/round", -ratios.sum() / tokens)
         self._note("entropy", entropy)
         loss = losses.mean()
         return (loss, {}) if return_outputs else loss
@@ -176,14 +172,8 @@ class RebelTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the means of what was noted since the last log."""
         means = {name: sum(values) / len(values) for name, values in self._values.items()}
-        if PICTURES in means:
-            means[PICTURES] = sum(self._values[PICTURES])
         self._values.clear()
         super().log({**logs, **means}, start_time)
-
-    def pictures(self) -> float:
-        """How many pictures were drawn in all rounds, those before a kill included."""
-        return float(sum(line.get(PICTURES, 0.0) for line in self.state.log_history))
 
     def _note(self, name: str, value: Tensor) -> None:
         gathered = self.accelerator.gather(value.detach().float().reshape(1))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion, read
 from t2x.rewriters.templates import Template
+from t2x.rollouts.reading import policy_text
 from t2x.training.data import answer_text
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def weigh_pairs(
     """Give the pairs that are kept with a column ``weight``, and what was found.
 
     ``rows``: a data set with ``original_prompt`` and ``chosen``, a completion as text or as one
-    message. Its prompt alone, without the reasoning, is what is compared. Winners that can't be
-    read are left out.
+    message. Its prompt alone, without the reasoning, is compared with what the policy saw of the
+    user's (``policy_text``): a winner that changes nothing weighs 1, whatever syntax or quoted text
+    stands aside in both. Winners that can't be read are left out.
 
     The numbers: ``pairs`` kept, ``gated`` and ``unreadable`` ones left out, and ``mean_weight``
     before it is divided by. Raises T2XError if no pair is left.
@@ -69,10 +71,10 @@ def weigh_pairs(
 
     reader = CompletionReader(template) if section.gates else None
     answers = [_winner(row, template, reader) for row in rows]
-    kept = [i for i, (text, _) in enumerate(answers) if text]
+    kept = [i for i, (_, text, _) in enumerate(answers) if text]
     found = {"pairs": len(kept)}
     for why in ("gated", "unreadable"):
-        found[why] = sum(reason == why for _, reason in answers)
+        found[why] = sum(reason == why for *_, reason in answers)
     if not kept:
         raise T2XError(
             f"no pair is left of {len(rows)}: {found['unreadable']} winners can't be read as an "
@@ -84,8 +86,8 @@ def weigh_pairs(
     rows = rows.select(kept)
     embed = load_embedder(section.embedder)
     weights = sem_dpo_weight(
-        embed(list(rows["original_prompt"])),
         embed([answers[i][0] for i in kept]),
+        embed([answers[i][1] for i in kept]),
         alpha=section.alpha,
     ).cpu()  # (N,)
     mean = float(weights.mean())
@@ -94,17 +96,17 @@ def weigh_pairs(
     return rows.add_column("weight", weights.tolist()), {**found, "mean_weight": mean}
 
 
-def _winner(row: Any, template: Template, reader: CompletionReader | None) -> tuple[str, str]:
-    """The winner's prompt, or "" and why the pair is left out."""
+def _winner(row: Any, template: Template, reader: CompletionReader | None) -> tuple[str, str, str]:
+    """What the policy saw and the winner's prompt, or "" for it and why the pair is left out."""
     original, completion = row["original_prompt"], Completion(answer_text(row["chosen"]))
-    parsed = read(original, completion, template)
-    if parsed.problem:
-        return "", "unreadable"
-    if reader is None:
-        return parsed.text, ""
     try:
-        kind, _ = reader.read(original, completion)
+        seen = policy_text(original)
     except T2XError as error:  # a prompt in several parts, which one completion can't answer
         log.debug("%s", error)
-        return "", "unreadable"
-    return (parsed.text, "") if kind == "rewrite" else ("", "gated")
+        return "", "", "unreadable"
+    parsed = read(original, completion, template)
+    if parsed.problem:
+        return seen, "", "unreadable"
+    if reader is not None and reader.read(original, completion)[0] != "rewrite":
+        return seen, "", "gated"
+    return seen, parsed.text, ""

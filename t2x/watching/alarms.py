@@ -9,9 +9,10 @@ all that was so at the last ``patience`` measurements, none of them before ``min
 without a reward (SFT, DPO) takes its falling loss for the reward.
 
 False alarms, from 2,000 simulated runs of 40 measurements whose training reward rises while the
-held-out reward is flat noise: 0.2 % of the runs if that noise is white, 4 % if neighbours correlate
-by 0.5, 18 % if by 0.8. A fall of one deviation of the noise per measurement is found in every run,
-after 9 measurements; one of half a deviation in 92 %, after 13.
+held-out reward is flat noise (``python tests/watching/test_alarms.py`` prints all these rates):
+0.15 % of the runs if that noise is white, 4 % if neighbours correlate by 0.5, 18 % if by 0.8. A
+fall of one deviation of the noise per measurement is found in every run, after 9 measurements on
+average; one of half a deviation in 92.5 %, after 13.5.
 
 The others compare the median of the last ``recent`` logged values with a limit, or with the median
 of the first ``start`` ones: one odd value moves no median.

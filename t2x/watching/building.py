@@ -30,6 +30,7 @@ def build_watch(
     generator_options: Mapping[str, Any] | None = None,
     training_rewards: Sequence[str] = (),
     scorer: RolloutScorer | None = None,
+    negative: str = "",
 ) -> Watch:
     """Load what a run is watched with.
 
@@ -42,6 +43,7 @@ def build_watch(
         training_rewards: names of its rewards.
         scorer: of its rollouts, whose generator is used again in place of a second one in memory,
             unless it draws in other processes.
+        negative: negative prompt of every picture, as in its rollouts.
 
     Raises T2XError where held-out measurements are asked for and there is nothing to measure them
     on, or only rewards that are trained on.
@@ -64,7 +66,8 @@ def build_watch(
     own = section.generator is None
     options = dict(generator_options or {}) if own else {}
     lender = partial(_generator, source, options, scorer if own else None)
-    return Watch(folder, config, policy=policy, held_out=_held_out(section, prompts, lender))
+    held_out = _held_out(section, prompts, lender, negative=negative)
+    return Watch(folder, config, policy=policy, held_out=held_out)
 
 
 def _generator(source: Any, options: dict[str, Any], scorer: RolloutScorer | None) -> Generator:
@@ -78,7 +81,11 @@ def _generator(source: Any, options: dict[str, Any], scorer: RolloutScorer | Non
 
 
 def _held_out(
-    section: HeldOutSection, prompts: Sequence[str], generator: Callable[[], Generator]
+    section: HeldOutSection,
+    prompts: Sequence[str],
+    generator: Callable[[], Generator],
+    *,
+    negative: str,
 ) -> HeldOut:
     from t2x.registry import load_reward
     from t2x.rewriters.similarity import load_similarity
@@ -93,4 +100,5 @@ def _held_out(
         weights=weights,
         pictures=section.pictures,
         similarity=load_similarity(section.similarity) if section.similarity else None,
+        negative=negative,
     )

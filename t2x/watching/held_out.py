@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
+from t2x.generators.negatives import takes_negative
 from t2x.prompts.checks import covered
 from t2x.rewriters.completion import Completion, read
 from t2x.search.studio import Order, Studio
@@ -57,6 +58,8 @@ class HeldOut:
         seed: first of them, and seed of the texts.
         similarity: meaning of two texts compared, in [0, 1]; None is the share of the user's
             content words that are left.
+        negative: negative prompt of every picture, behind a rewrite's own; left out, as in
+            rollouts, for a generator that takes none.
     """
 
     def __init__(
@@ -69,12 +72,13 @@ class HeldOut:
         pictures: int = 1,
         seed: int = 0,
         similarity: Similarity | None = None,
+        negative: str = "",
     ) -> None:
         if not prompts:
             raise T2XError("there are no held-out prompts; give data.validation")
         self.prompts = list(prompts)
         self.seeds = tuple(range(seed, seed + pictures))
-        self.seed = seed
+        self.seed, self.negative = seed, negative
         self._given = generator
         self._rewards, self._weights = list(rewards), dict(weights or {})
         self._similarity: Similarity = similarity or covered
@@ -125,8 +129,12 @@ class HeldOut:
         )
 
     def _shots(self, texts: Sequence[tuple[str, str]]) -> list[list[Shot]]:
-        rows = zip(self.prompts, texts, strict=True)
-        orders = [Order(prompt, *text, seed) for prompt, text in rows for seed in self.seeds]
+        shared = self.negative if takes_negative(self.generator) else ""
+        rows = [
+            (prompt, text, ", ".join(filter(None, (own, shared))))
+            for prompt, (text, own) in zip(self.prompts, texts, strict=True)
+        ]
+        orders = [Order(*row, seed) for row in rows for seed in self.seeds]
         flat = iter(self._studio.draw(orders))
         return [[next(flat) for _ in self.seeds] for _ in self.prompts]
 

@@ -4,15 +4,17 @@
 | key | what it is |
 |---|---|
 | loss, grad_norm, learning_rate, epoch, tokens | as the trainer has them |
-| reward, reward_std | mean and deviation of the training reward |
-| reward/NAME, gain/NAME | mean of one reward against the user's own prompt; its gain |
-| gain | reward minus that of the user's own words, same seeds |
-| own_words | reward of the user's own words |
-| kl, entropy | nats per token |
+| reward, reward_std | mean and deviation of the training reward: of all completions that have one, the fixed scores of failures included, what was cut off or not measured left out |
+| reward/NAME, gain/NAME | mean of one reward against the user's own prompt, of what was drawn; its gain |
+| own_words | reward of the user's own words, same seeds, once for each completion in reward |
+| gain | reward minus own_words |
+| kl, entropy | nats per token; kl is to the model that the run starts from |
+| kl/round | of REBEL: to the policy that wrote the round |
 | length | tokens per completion |
 | zero_variance | share of groups whose members all have one reward |
 | truncated, failed, broken, missing | shares: cut off; without an answer; a check not passed; without a measurement |
 | clipped | share of tokens whose ratio was clipped |
+| pictures, pictures/drawn | used by all processes since the start; those of them that no store had |
 | distinct_1, distinct_2 | distinct words and pairs of words among all of a step's rewrites |
 | heldout/... | the same on the validation prompts, see ``t2x.watching.held_out`` |
 
@@ -54,6 +56,7 @@ _OF_ROLLOUTS = {
     "rollout/gain": "gain",
     "rollout/original": "own_words",
     "rollout/reward": "reward",
+    "rollout/reward_std": "reward_std",
     "share/broken": "broken",
     "share/failed": "failed",
     "share/missing": "missing",

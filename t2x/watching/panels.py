@@ -29,6 +29,7 @@ PANELS = {
     "Rewards by name": (),
     "Policy": (
         Panel("kl", "KL to the reference, nats per token", zero=True),
+        Panel("kl/round", "KL to the policy that wrote the round, nats per token", zero=True),
         Panel("entropy", "Entropy, nats per token"),
         Panel("length", "Tokens per completion"),
         Panel("distinct_1", "Distinct words (distinct-1)"),

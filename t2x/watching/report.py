@@ -17,7 +17,7 @@ from t2x.files import write_whole
 from t2x.watching.alarms import HELD_OUT
 from t2x.watching.panels import PANELS, Panel
 from t2x.watching.plots import COLOURS, draw_panel
-from t2x.watching.runs import Run, read_runs, summary_of
+from t2x.watching.runs import LOG, Run, read_runs, summary_of
 from t2x.watching.samples import picture_path
 from t2x.watching.trends import Curve
 
@@ -45,18 +45,22 @@ def write_report(
 ) -> Path:
     """Write the page about runs; ``path`` None is report.html in the first folder.
 
-    ``by``: "step" or "seconds", what the curves run along. Raises T2XError for a folder that holds
-    no run.
+    ``by``: "step" or "seconds", what the curves run along. Turns or rounds of a run with a log each
+    are shown as runs (``t2x.watching.runs.read_runs``). Raises T2XError for a folder that holds no
+    run.
     """
     require_plots()
     runs = read_runs(folders)
-    path = Path(path) if path is not None else runs[0].folder / NAME
+    path = Path(path) if path is not None else Path(folders[0]) / NAME
     write_whole(path, report_page(runs, by=by))
     return path
 
 
 def try_report(folder: Path) -> None:
     """Write a run's own page while it goes on: what fails is said and never ends a training."""
+    if not (folder / LOG).is_file():  # of a training that was shorter than trainer.logging_steps
+        log.warning("nothing was logged in %s, so there is no %s", folder, NAME)
+        return
     try:
         write_report([folder])
     except Exception:  # a page is worth no training

@@ -1,5 +1,5 @@
-"""What one logging step's rollouts were like: rewards by name, gain over the user's own words,
-failures, variety, and the groups that did best and worst.
+"""What the rewards of one logging step don't say: how various its rewrites were, and the groups
+that did best and worst. Rewards, gains and failures are logged by ``t2x.rollouts``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ __all__ = ["Judged", "RolloutStats", "Sums", "add_sums"]
 
 Sums = dict[str, tuple[float, int]]
 FEW = 2  # groups kept from either end of a step
-_KINDS = ("failed", "broken")
 
 
 class Judged(Protocol):
@@ -32,9 +31,6 @@ class Judged(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def scores(self) -> Mapping[str, tuple[float, ...]]: ...
-
-    @property
     def reward(self) -> float: ...
 
     @property
@@ -45,8 +41,7 @@ class Judged(Protocol):
 class RolloutStats:
     """Collects outcomes between two lines of the log; ``add`` is what a reward function calls.
 
-    Means leave out what is NaN; a truncated completion has no reward. Sums are kept, so that those
-    of several processes can be added.
+    Means leave out what is NaN. Sums are kept, so that those of several processes can be added.
     """
 
     sums: Sums = field(default_factory=dict)
@@ -56,22 +51,9 @@ class RolloutStats:
         """Count the outcomes of one generation; members of a group have the same original."""
         if not outcomes:
             return
-        for outcome in outcomes:
-            self._count(outcome)
         texts = [o.rewrite.text for o in outcomes if o.kind == "rewrite"]
         self.sums = add_sums([self.sums, dict(_mean_of(_variety(texts)))])
         self.groups = _ends([*self.groups, *_groups(outcomes)])
-
-    def _count(self, outcome: Judged) -> None:
-        measured = outcome.kind != "truncated"
-        missing = measured and math.isnan(outcome.reward)
-        values = {kind: float(outcome.kind == kind) for kind in _KINDS}
-        values["missing"] = float(missing) if measured else math.nan
-        values["reward"] = outcome.reward if measured else math.nan
-        values["gain"] = values["reward"] - outcome.original_reward
-        for name, scores in outcome.scores.items():
-            values[f"reward/{name}"] = _mean(scores)
-        self.sums = add_sums([self.sums, dict(_mean_of(values))])
 
     def take(self) -> tuple[Sums, list[dict[str, Any]]]:
         """Give sums and groups, and begin anew."""

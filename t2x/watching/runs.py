@@ -16,6 +16,7 @@ from t2x.watching.samples import LINES
 from t2x.watching.steps import read_steps
 from t2x.watching.trends import Curve
 
+_PARTS = ("turns", "rounds")  # folders of a run that is trained in several trainings
 LOG, GROUPS, ALARMS, CONFIG = "log.jsonl", "groups.jsonl", "alarms.jsonl", "config.yaml"
 
 __all__ = ["ALARMS", "CONFIG", "GROUPS", "LOG", "Run", "read_run", "read_runs", "summary_of"]
@@ -60,6 +61,8 @@ def read_run(folder: str | Path, name: str = "") -> Run:
             f"{str(folder)!r} has no {LOG}; give the folder of a run, run.out of its configuration"
         )
     config = folder / CONFIG
+    if not config.is_file() and folder.parent.name in _PARTS:
+        config = folder.parent.parent / CONFIG
     return Run(
         name or folder.resolve().name,
         folder,
@@ -72,14 +75,33 @@ def read_run(folder: str | Path, name: str = "") -> Run:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[Run]:
-    """Read several runs, each named by its folder, with as much of the path as tells them apart."""
-    paths = [Path(folder).resolve() for folder in folders]
+    """Read several runs, each named by its folder, with as much of the path as tells them apart.
+
+    Of a run that has no log but trained in turns (``cooperative``) or rounds (``self_reward``),
+    each of these is read as a run of its own, with the run's settings.
+    """
+    parts = [part for folder in folders for part in _parts(Path(folder))]
+    paths = [part.resolve() for part in parts]
     if not paths or len(set(paths)) < len(paths):
         raise T2XError("give the folders of one or more runs, each once")
     shared = Path(os.path.commonpath(paths)) if len(paths) > 1 else paths[0].parent
-    short = [path.name for path in paths]
+    short = [_short_name(path) for path in paths]
     names = short if len(set(short)) == len(short) else [str(p.relative_to(shared)) for p in paths]
-    return [read_run(path, name) for path, name in zip(folders, names, strict=True)]
+    return [read_run(path, name) for path, name in zip(parts, names, strict=True)]
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The trainings of a run that logged something, in their order; the run itself if it did."""
+    if (folder / LOG).is_file():
+        return [folder]
+    found = [log.parent for name in _PARTS for log in (folder / name).glob(f"*/{LOG}")]
+    numbers = {path: path.name.partition("-")[0] for path in found}  # 1-style: "1"
+    return sorted(found, key=lambda path: (len(numbers[path]), numbers[path])) or [folder]
+
+
+def _short_name(folder: Path) -> str:
+    parent = folder.parent.name
+    return f"{parent}/{folder.name}" if parent in _PARTS else folder.name
 
 
 def summary_of(run: Run) -> dict[str, Any]:

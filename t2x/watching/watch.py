@@ -1,8 +1,9 @@
 """The callback that watches a training by TRL or transformers.
 
 It writes ``log.jsonl``, measures validation prompts, keeps sample pictures, draws the progress bar,
-raises alarms, ends a run that over-optimises, and writes ``report.html``. What it measures reaches
-trackers (``report_to``) too. Of TRL's classes nothing is overridden.
+raises alarms, ends a run that over-optimises, and writes ``report.html``. What it says reaches
+trackers (``report_to``) too, in place of what TRL has under that name. Of TRL's classes nothing is
+overridden.
 
 With several processes every one of them writes the held-out texts, so that sharded weights are
 gathered by all; the first one draws, scores and decides, and the others are told.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -56,7 +57,8 @@ class Watch(TrainerCallback):
         policy: the tokenizer and template that the model is trained with.
         held_out: what measures validation prompts; None measures nothing.
 
-    ``rollouts.add`` takes the outcomes of each generation from a reward function. ``stopped`` is
+    ``rollouts.add`` takes the outcomes of each generation from a reward function, and ``cost``
+    gives what all so far have cost: every line says it, exact at its step. ``stopped`` is
     the alarm that ended the run. Raises ``MissingDependencyError`` when a report is asked for and
     what draws its plots is not installed.
     """
@@ -72,6 +74,7 @@ class Watch(TrainerCallback):
         self.folder, self.config = made_folder(folder), config or WatchConfig()
         self.policy, self.held_out = policy, held_out
         self.rollouts = RolloutStats()
+        self.cost: Callable[[], Mapping[str, float]] = dict
         self.stopped: Alarm | None = None
         self._curves: dict[str, Curve] = {}
         self._pending: dict[str, float] = {}
@@ -114,7 +117,7 @@ class Watch(TrainerCallback):
         """The last measurements, for ``metrics.json``; ``heldout/best_step`` is the step of the
         highest held-out reward, ``stopped_early`` whether an alarm ended the run.
         """
-        kept = ("reward", "gain", "kl", "entropy", "length", "seconds")
+        kept = ("reward", "gain", "kl", "kl/round", "entropy", "length", "seconds")
         found = {
             key: curve.values[-1]
             for key, curve in self._curves.items()
@@ -158,9 +161,9 @@ class Watch(TrainerCallback):
         groups = self._take_rollouts(record, args.world_size)
         if not record:
             return
-        record |= self._pending
+        record |= self._pending | dict(self.cost())
         self._pending = {}
-        logs.update({k: v for k, v in record.items() if k not in logs and math.isfinite(v)})
+        logs.update({k: v for k, v in record.items() if math.isfinite(v)})
         said = (False, False)
         if state.is_world_process_zero:
             said = self._keep(state, record, groups)

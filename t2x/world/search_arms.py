@@ -313,7 +313,7 @@ _worker: list[_Bench] = []  # of this process, where it is a worker
 
 
 def _begin_worker(setup: EqualCost) -> None:
-    from t2x.world.training import set_threads
+    from t2x.devices import set_threads
 
     set_threads(1)
     _worker.append(_Bench.load(setup))

@@ -7,7 +7,6 @@ install on a CPU.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,8 +29,6 @@ __all__ = [
     "descend",
     "learning_rate",
     "run_training",
-    "set_threads",
-    "write_metrics",
 ]
 
 _CHECKPOINT_SECONDS = 180.0
@@ -128,12 +125,6 @@ def descend(loss: Tensor, optimizer: torch.optim.Optimizer, rate: float) -> Tens
     return norm.detach()
 
 
-def set_threads(threads: int | None) -> None:
-    """Fix the number of CPU threads; None keeps what the environment says."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-
-
 def autocast() -> torch.autocast:
     """bf16 autocast: about five times faster matrix products on CPUs that have bf16
     instructions."""
@@ -211,9 +202,3 @@ def run_training(
             if clock.seconds() - saved > _CHECKPOINT_SECONDS:
                 saved = keep(step)
     return step, keep(step)
-
-
-def write_metrics(folder: Path, metrics: Mapping[str, float]) -> dict[str, float]:
-    """Write ``folder/metrics.json`` and give the metrics back."""
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
-    return dict(metrics)

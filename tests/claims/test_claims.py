@@ -14,12 +14,11 @@ from t2x.claims import runner
 from t2x.claims.curves import target_score, when_reached
 from t2x.claims.index import index_page, read_verdict, write_index, write_plot
 from t2x.claims.jobs import make_plan
-from t2x.claims.protocol import Claim, Curve, EqualCost, known_claims, load_claim
+from t2x.claims.protocol import Claim, Comparison, Curve, EqualCost, known_claims, load_claim
 from t2x.claims.records import Records, Run, read_curve, read_records, write_records
 from t2x.claims.verdict import judge_claim
 from t2x.cli import run
-from t2x.commands.train import find_config
-from t2x.config import ConfigError, build_config, load_config
+from t2x.config import ConfigError, build_config, find_config, load_config
 from t2x.errors import T2XError
 from t2x.registry import RECIPES, load_recipe
 
@@ -209,6 +208,30 @@ def test_nothing_is_decided_without_all_that_was_asked_for() -> None:
         assert verdict.holds == "undecided" and words in verdict.reasons[0]
     own = replace(own, evaluation=replace(own.evaluation, minimum=1000))
     assert "120 of 1000 prompts" in judge_claim(own, records(own, 0.2)).reasons
+
+
+@pytest.mark.parametrize(
+    ("metric", "column", "better"),
+    [("violations", "violated", "lower"), ("similarity", "similarity", "higher")],
+)
+def test_an_arm_does_not_win_by_answers_that_cant_be_read(
+    metric: str, column: str, better: str
+) -> None:
+    """Where an arm can be read at all, it does better; that is one prompt in three."""
+    own = claim(conditions=[], comparisons=[Comparison("good", "bad", metric, better)])
+    found = records(own)
+    for own_run in found.runs:
+        plain = [float((i % 4 == 0) == (better == "lower")) for i in range(N)]
+        best = float(better == "higher")
+        rare: list[float | None] = [None if i % 3 else best for i in range(N)]
+        own_run.rows[column] = rare if own_run.arm == "good" else plain  # type: ignore[assignment]
+    verdict = judge_claim(own, found)
+    assert verdict.holds != "true"
+    if metric == "violations":
+        assert verdict.holds == "false" and verdict.weakest.n == N
+    else:
+        said = f"similarity of good and bad is known of {N // 3} prompts; {N} are needed"
+        assert verdict.reasons == (said,)
 
 
 def test_costs_must_be_equal_where_the_protocol_says_so() -> None:

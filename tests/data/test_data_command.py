@@ -105,7 +105,8 @@ def test_pairs_of_a_policy_and_others_from_the_same_pictures(capsys: pytest.Capt
     card = json.loads(capsys.readouterr().out)
     assert card["sampling"] is None
     assert card["candidates_of"]["rewriter"] == "emoji-rewriter"
-    assert card["scale"] == {"weights": {"t2x.testing:FakeReward": 1.0}, "combine": "sum"}
+    scale = {"weights": {"t2x.testing:FakeReward": 1.0}, "combine": "sum", "failure_margin": 1.0}
+    assert card["scale"] == scale
 
 
 def test_pairs_of_what_a_search_tried():

@@ -69,6 +69,15 @@ def test_seeds_in_common_are_no_noise():
     assert row["margin"] == row["score_chosen"] - row["score_rejected"]
 
 
+def test_a_text_that_is_alone_says_nothing_of_noise():
+    """A seed moves it as it moves every text, and there is none to tell that by."""
+    whole = [prompt(candidate("x", 1.0, -1.0), candidate("y", 1.6, -0.4), original=(0.9, -1.1))]
+    failed = prompt(candidate("x", kind="failed"), original=(9.0, -9.0))
+    lost = prompt(candidate("x", math.nan, math.nan), original=(9.0, -9.0))
+    known = rank(whole, {"r": 1.0}).noise
+    assert rank([*whole, failed, lost], {"r": 1.0}).noise == pytest.approx(known, abs=1e-9)
+
+
 def test_identical_candidates_make_no_pair():
     found, dropped, _ = pairs_of([prompt(candidate("x", 1.0, 2.0), candidate("x", 1.0, 2.0))])
     assert not found
@@ -179,6 +188,20 @@ def test_failures_lose_to_the_best_and_never_win():
     alone = prompt(broken, failed, original=(1.0, 1.0))
     winners = pairs_of([alone], PairRules(length_ratio=None))[0]
     assert winners == [("thing", "broken one")]
+
+
+@pytest.mark.parametrize("margin", [1.0, 2.5])
+def test_a_failure_is_as_far_below_as_in_training(margin: float):
+    broken = candidate("broken one", kind="broken")
+    row = prompt(candidate("x", 1, 1), broken, original=(0.5, 0.5))
+    totals = {
+        i.kind: i.total for i in rank([row], {"r": 1.0}, failure_margin=margin).prompts[0].items
+    }
+    deviation = math.sqrt(0.125)  # of 0.5 and 1
+    assert totals["broken"] == pytest.approx(0.5 - margin * deviation)
+    alike = prompt(candidate("x", 1, 1), broken, original=(1.0, 1.0))
+    (ranked,) = rank([alike], {"r": 1.0}, failure_margin=margin).prompts
+    assert ranked.items[2].total == 1.0 - margin  # where scores don't differ: of 1, not of 0
 
 
 def known_rejected(row: Scored) -> list[str]:

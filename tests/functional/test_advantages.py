@@ -51,6 +51,8 @@ def test_common_seeds_are_no_noise_between_texts() -> None:
     products, freedom = seed_noise(scores, torch.tensor([0, 1]))
     assert products.item() == 100.0
     assert freedom.item() == 4.0
+    products, freedom = seed_noise(scores, torch.tensor([0, 1]), lone=False)
+    assert (products.item(), freedom.item()) == (0.0, 0.0)
 
 
 def test_noise_is_measured_without_bias() -> None:

@@ -250,3 +250,15 @@ def test_dominance_counts_those_it_beats_less_those_that_beat_it() -> None:
     apart = torch.tensor([0, 1, 0, 1, 1])
     assert dominance(scores, groups=apart)[:4].tolist() == [1.0, 0.0, -1.0, 0.0]
     assert dominance(scores[:1]).tolist() == [0.0]
+
+
+def test_noise_that_a_floor_held_down_does_not_come_up_over_the_batch() -> None:
+    noise, groups = 0.01 * rand(64, 2), torch.arange(64) // 4
+    for rule in (gdpo, cmo):
+        assert rule(noise, ONES, groups).std() == pytest.approx(1, abs=0.01)
+        assert rule(noise, ONES, groups, floor=1.0).std() < 0.05
+        # What stands far above the floor is as the papers say.
+        far = rule(1e4 * noise, ONES, groups, floor=1e-3)
+        torch.testing.assert_close(far, rule(noise, ONES, groups), rtol=0.35, atol=0.05)
+    assert non_dominated(noise, groups, floor=1.0).all()
+    assert non_dominated(torch.tensor([[1.0, 5.0], [2.0, 4.9]]), floor=0.5).tolist() == [0, 1]

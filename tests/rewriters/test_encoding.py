@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from t2x.errors import T2XError
+from t2x.rewriters.completion import decode
 from t2x.rewriters.encoding import PromptEncoder, encode_plain
 from t2x.rewriters.templates import GENERAL, Template
 from t2x.testing import tiny_word_tokenizer
@@ -98,3 +99,12 @@ def test_a_template_that_hides_the_user_is_an_error(chat_tokenizer: Any) -> None
 
 def test_lone_surrogates_do_not_crash(chat_tokenizer: Any) -> None:
     assert chat_tokenizer.decode(encode_plain(chat_tokenizer, "a \ud83d cat")) == "a ? cat"
+
+
+def test_a_completion_keeps_the_tokens_that_were_sampled(chat_tokenizer: Any) -> None:
+    """What follows the end was not."""
+    ids, end = chat_tokenizer("a cat")["input_ids"], chat_tokenizer.eos_token_id
+    found = decode(chat_tokenizer, [*ids, end, end, *ids], ends=[end])
+    assert (found.text, found.ids, found.truncated) == ("a cat", (*ids, end), False)
+    cut = decode(chat_tokenizer, ids, ends=[end])
+    assert (cut.ids, cut.truncated) == (tuple(ids), True)

@@ -7,7 +7,7 @@ import pytest
 from t2x.errors import T2XError
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.templates import Template
-from t2x.rollouts.reading import CompletionReader, policy_text
+from t2x.rollouts.reading import CompletionReader, policy_text, readable_text
 
 EMOJI = Template(require_answer=True, domain="emoji")
 
@@ -89,3 +89,9 @@ def test_the_guard_is_that_of_use() -> None:
     long = "a red dog on a sofa, " * 20
     assert reader.guard.budget.count(long) == guard.budget.count(long)
     assert reader.guard.negatives == guard.negatives
+
+
+def test_a_text_that_one_completion_can_answer() -> None:
+    assert readable_text("a cat (in rain:1.2)") == policy_text("a cat (in rain:1.2)")
+    assert readable_text("a cat BREAK a dog") is None
+    assert readable_text("  ") is None

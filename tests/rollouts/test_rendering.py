@@ -37,7 +37,7 @@ def test_each_picture_is_drawn_once_and_scored_against_each_prompt() -> None:
     torch.testing.assert_close(
         scores[:, 0].float(), torch.tensor([-1.0, 0.0, -1.0]), atol=1e-4, rtol=0
     )
-    assert measurer.drawn == 1
+    assert (measurer.used, measurer.drawn) == (1, 1)
 
 
 def test_everything_that_decides_a_picture_is_in_its_key(tmp_path: Path) -> None:
@@ -60,10 +60,11 @@ def test_everything_that_decides_a_picture_is_in_its_key(tmp_path: Path) -> None
 
 def test_a_stored_picture_is_the_drawn_one(tmp_path: Path) -> None:
     store, renderer = Store(tmp_path), Renderer(FakeGenerator())
-    fresh = store_pictures(renderer, DRAWINGS, None)
+    fresh, _ = store_pictures(renderer, DRAWINGS, None)
     renderer.generator.fingerprint = lambda: {"model_id": "fake"}  # type: ignore[attr-defined]
-    for _ in range(2):
-        stored = store_pictures(renderer, DRAWINGS, store)
+    for new in (len(DRAWINGS), 0):
+        stored, drawn = store_pictures(renderer, DRAWINGS, store)
+        assert drawn == new
         assert all(torch.equal(stored[d], fresh[d]) for d in DRAWINGS)
 
 

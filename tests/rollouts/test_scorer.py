@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 import pickle
+import statistics
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from t2x.errors import T2XError
+from t2x.functional.advantages import seed_noise
 from t2x.rewriters.completion import Completion
 from t2x.rollouts import RolloutScorer
 from t2x.rollouts.blocks import Block, put_together
-from t2x.rollouts.config import SetSection
+from t2x.rollouts.comparing import Comparison
+from t2x.rollouts.config import RolloutConfig, SetSection
+from t2x.scoring.combine import COMBINERS
+from t2x.store import Store
 
 from .worlds import PROMPT, FourMore, Painter, answer, make_scorer, score
 
 GOOD = answer("two cats on a red sofa")  # four words more than the prompt
 SHORT = answer("two cats outdoors")
 NO_TAG = Completion("<think>plan</think><answer>two cats on a red sofa")
+COUNTED = ("pareto", "dominance")  # who is ahead of whom
 CUT = Completion("<think>plan</think><answer>two cats on", truncated=True)
 
 
@@ -42,6 +49,38 @@ def test_all_members_and_the_prompt_share_their_seeds_and_nothing_is_drawn_twice
     score(make_scorer(painter=painter), [GOOD, SHORT, GOOD], seeds=(7, 8))
     texts = ("two cats on a red sofa", "two cats outdoors", PROMPT)
     assert sorted(painter.calls) == sorted((t, "", s) for t in texts for s in (7, 8))
+
+
+def test_cost_is_of_all_calls_and_a_store_saves_drawing_alone(tmp_path: Path) -> None:
+    """Three texts on two seeds; then the same again, and one text more."""
+    scorer = make_scorer(store=Store(tmp_path))
+    score(scorer, [GOOD, SHORT, GOOD])
+    assert scorer.cost == {"pictures": 6.0, "pictures/drawn": 6.0}
+    score(scorer, [GOOD, answer("two cats in snow")])
+    assert scorer.cost == {"pictures": 12.0, "pictures/drawn": 8.0}
+    assert scorer.cost.items() <= scorer.metrics.items()
+    again = make_scorer(store=Store(tmp_path))
+    again.load_state_dict(scorer.state_dict())
+    score(again, [GOOD])
+    assert again.cost == {"pictures": 16.0, "pictures/drawn": 8.0}
+
+
+def test_logged_gain_is_the_logged_reward_less_that_of_the_users_own_words() -> None:
+    """A rewrite, a failure with its fixed score below, what was cut off, and a prompt of which
+    nothing could be measured."""
+    lost = "lost dogs"
+    scorer = make_scorer(FourMore(fails_on=lost), max_missing=1.0)
+    rows = [(PROMPT, GOOD), (PROMPT, NO_TAG), (PROMPT, CUT), (lost, GOOD)]
+    rows += [("a red bus", answer(f"a red bus {end}")) for end in ("outdoors", "on a sofa")]
+    found = scorer.score([p for p, _ in rows], [c for _, c in rows], seeds=[(0, 1)] * len(rows))
+    known = [o for o in found if not math.isnan(o.reward)]
+    assert [o.kind for o in known] == ["rewrite", "failed", "rewrite", "rewrite"]
+    logged = [scorer.metrics[f"rollout/{name}"] for name in ("reward", "original", "gain")]
+    rewards = [o.reward for o in known]
+    assert logged[0] == pytest.approx(statistics.fmean(rewards))
+    assert logged[0] - logged[1] == pytest.approx(logged[2])
+    assert logged[2] == pytest.approx(statistics.fmean(o.gain for o in known))
+    assert scorer.metrics["rollout/reward_std"] == pytest.approx(statistics.pstdev(rewards))
 
 
 def test_one_seed_per_rewrite_draws_the_prompt_once_more_for_the_noise() -> None:
@@ -192,7 +231,8 @@ def test_pareto_compares_inside_the_group() -> None:
     assert good.advantage > 0 > short.advantage
 
 
-def test_noise_holds_advantages_down() -> None:
+@pytest.mark.parametrize("combine", list(COMBINERS))
+def test_noise_holds_advantages_down(combine: str) -> None:
     """A difference that seeds could make gets less than a deviation of advantage."""
     near = answer("two cats on a sofa")  # one word off
 
@@ -205,12 +245,41 @@ def test_noise_holds_advantages_down() -> None:
             luck = torch.stack([m[2].mean() for m in media]) * 255
             return plain + 5.0 * torch.where(words.round() % 2 == luck.round() % 2, 1.0, -1.0)
 
-    scorer = make_scorer(Moody())
+    scorer = make_scorer(Moody(), combine=combine)
     found = score(scorer, [GOOD, near], seeds=(0, 1))
-    assert scorer.metrics["rollout/floor"] == pytest.approx(5.0 * math.sqrt(2), rel=0.01)
-    assert found[0].advantage == pytest.approx(0.5 / (5.0 * math.sqrt(2)), rel=0.02)
-    given = score(make_scorer(Moody(), floor=0.0), [GOOD, near], seeds=(0, 1))
+    noise = 5.0 * math.sqrt(2)
+    floors = {"sum": noise, "standardised": noise / float(scorer.comparison.deviation()[0])}
+    floors |= dict.fromkeys(COUNTED, math.sqrt(8))
+    assert scorer.metrics["rollout/floor"] == pytest.approx(floors.get(combine, 1.0), rel=0.01)
+    expected = 0.0 if combine in COUNTED else 0.5 / noise
+    assert found[0].advantage == pytest.approx(expected, rel=0.02)
+    given = score(make_scorer(Moody(), combine=combine, floor=0.0), [GOOD, near], seeds=(0, 1))
     assert given[0].advantage == pytest.approx(1 / math.sqrt(2), rel=1e-4)
+
+
+@pytest.mark.parametrize("combine", list(COMBINERS))
+def test_what_seeds_alone_make_is_smaller_the_higher_the_floor(combine: str) -> None:
+    """Two rewards that are nothing but noise, of one deviation."""
+
+    def mean_advantage(floor: float | None) -> float:
+        draw = torch.Generator().manual_seed(0)
+        config = RolloutConfig(floor=floor, constant_after=0)
+        comparison = Comparison({"a": 1.0, "b": 1.0}, combine=combine, config=config)
+        groups = torch.arange(16) // 4
+        sizes = []
+        for _ in range(10):
+            scores = torch.randn(16, 2, 2, generator=draw, dtype=torch.float64)
+            block = Block(
+                scores, scores[::4][groups], groups, ("rewrite",) * 16, seed_noise(scores, groups)
+            )
+            comparison.observe(block)
+            sizes.append(float(comparison.compare(block).advantage.abs().mean()))
+        return sum(sizes) / len(sizes)
+
+    plain, measured, high = (mean_advantage(floor) for floor in (0.0, None, 10.0))
+    assert plain > 0.6
+    assert measured < (0.4 if combine in COUNTED else 0.75)  # of a normal variable: 0.8
+    assert high < 0.15
 
 
 def test_a_scorer_goes_into_another_process_and_on_after_a_stop() -> None:
@@ -254,7 +323,8 @@ def test_several_processes_are_one_batch() -> None:
     def make() -> RolloutScorer:
         return make_scorer(FourMore(noise=0.5), FourMore("b", noise=0.2), combine="gdpo")
 
-    whole = run(make(), rows)
+    one = make()
+    whole = run(one, rows)
     blocks: list[Block] = []
     for part in (rows[:4], rows[4:]):
         first = make()
@@ -265,6 +335,8 @@ def test_several_processes_are_one_batch() -> None:
         own = make()
         own._exchange = lambda block, place=place: (blocks, place)
         found += run(own, part)
+        assert own.cost == one.cost  # of all processes
+        assert own.state_dict()["pictures"] == 24
     assert found == pytest.approx(whole, abs=1e-9)
     together, rows_of_second = put_together(blocks, 1)
     assert together.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]

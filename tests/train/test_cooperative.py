@@ -105,8 +105,13 @@ def test_prompters_are_trained_in_turns_and_a_run_goes_on(tmp_path: Path) -> Non
     metrics = run(values)
     out = tmp_path / "run"
     assert metrics["turns"] == 2
-    assert metrics["pictures"] > 0
-    assert {"subject/rollout/reward", "style/rollout/reward"} <= set(metrics)
+    logs = [out / "turns" / turn / "log.jsonl" for turn in ("0-subject", "1-style")]
+    spent = [json.loads(log.read_text().splitlines()[-1])["pictures"] for log in logs]
+    assert 0 < spent[0] < spent[1] == metrics["pictures"]
+    assert not [key for key in metrics if key.endswith("/pictures")]
+    assert {"subject/reward", "style/reward"} <= set(metrics)
+    assert metrics["subject/reward"] > 0  # brightness of the pictures, not TRL's mean of advantages
+    assert not [key for key in metrics if "rollout/" in key]
     assert isinstance(t2x.load_rewriter(str(out / "model")), TurnsRewriter)
     trained = weights(out)
     for i, start in enumerate(("0-subject", "1-style")):
@@ -119,7 +124,8 @@ def test_prompters_are_trained_in_turns_and_a_run_goes_on(tmp_path: Path) -> Non
     (out / "turns" / "1-style" / "rollouts.json").unlink()
     again = run(values)
     assert all(map(equal, trained, weights(out)))
-    assert again["style/rollout/reward"] == metrics["style/rollout/reward"]
+    assert again["style/reward"] == metrics["style/reward"]
+    assert again["pictures"] == metrics["pictures"]
 
 
 def test_adapters_learn_turn_by_turn(tmp_path: Path) -> None:
@@ -149,12 +155,16 @@ def test_the_last_prompter_learns_what_the_pictures_reward(tmp_path: Path) -> No
     rewrites = t2x.load_rewriter(str(out / "model")).rewrite(prompts, num_generations=4, seed=9)
     said = [r.text.endswith("light") for row in rewrites for r in row[1:]]
     assert sum(said) / len(said) > 0.8
-    assert metrics["style/rollout/reward"] > 0.5
+    assert metrics["style/reward"] > 0.5
 
 
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     values = settings(tmp_path, rounds=3)
     with pytest.raises(T2XError, match="of at least 6"):
+        run(values)
+    values = settings(tmp_path)
+    values["data"]["validation"] = values["data"]["train"]
+    with pytest.raises(T2XError, match=r"data\.validation is .*no effect in cooperative"):
         run(values)
     values = settings(tmp_path, rounds=0)
     with pytest.raises(T2XError, match="rounds is 0"):

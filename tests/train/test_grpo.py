@@ -13,6 +13,7 @@ import torch
 import t2x
 from t2x.errors import T2XError
 from t2x.registry import load_recipe
+from t2x.rollouts.config import RolloutConfig
 from t2x.training.config import DataConfig, PolicyConfig, RewardConfig, RunConfig
 from t2x.training.policy import load_policy
 from t2x.watching.config import WatchConfig
@@ -114,10 +115,35 @@ def test_broken_off_and_gone_on_is_the_same_run(
     assert states[0] == states[1]
 
 
+def test_a_dead_reward_loses_no_step(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps are done when it dies; with the reward mended the run goes on from there."""
+    from t2x.testing import FakeReward
+
+    _, main = load_recipe("grpo")
+    run, is_mended, score = tmp_path / "run", False, FakeReward.score
+
+    def dying(self: Any, prompts: Any, *args: Any, **options: Any) -> Any:
+        found = score(self, prompts, *args, **options)
+        done = log.read_text().splitlines() if log.exists() else []
+        return found if is_mended or len(done) < 2 else torch.full_like(found, torch.nan)
+
+    log = run / "log.jsonl"
+    monkeypatch.setattr(FakeReward, "score", dying)
+    config = make_config(data, run, max_steps=4, save_steps=50)
+    config = dataclasses.replace(config, rollout=RolloutConfig(max_missing=0.1))
+    with pytest.raises(T2XError, match="dead reward"):
+        main(config)
+    assert [p.name for p in run.glob("checkpoint-*")] == ["checkpoint-2"]
+    is_mended = True
+    assert main(config)["steps"] == 4
+    assert [json.loads(line)["step"] for line in log.open()] == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("name", ["world/grpo", "presets/reprompt", "presets/promptenhancer"])
 def test_configurations_are_what_the_recipe_and_trl_take(name: str) -> None:
-    from t2x.commands.train import find_config
-    from t2x.config import load_config
+    from t2x.config import find_config, load_config
     from t2x.rewriters.templates import Template
     from t2x.training.grpo import grpo_arguments
 
@@ -136,13 +162,40 @@ def test_settings_that_undo_rollouts_are_refused(data: Path, tmp_path: Path) -> 
         main(make_config(data, tmp_path / "run", mask_truncated_completions=False))
 
 
+@pytest.mark.parametrize(
+    ("trainer", "save_steps"),
+    [
+        ({"save_steps": 1}, 1),
+        ({"save_steps": 1, "gradient_accumulation_steps": 2}, 1),
+        ({"save_steps": 4, "steps_per_generation": 2, "num_iterations": 2}, 4),
+        ({"num_iterations": 4}, 52),  # not chosen: the next good one
+        ({"save_steps": 3, "steps_per_generation": 2}, "as 4"),
+        ({"save_steps": 5, "steps_per_generation": 4, "gradient_accumulation_steps": 2}, "as 6"),
+        ({"save_steps": 3, "num_iterations": 2}, "as 4"),
+        ({"save_steps": 3, "num_iterations": 2, "save_strategy": "no"}, 3),
+    ],
+)
+def test_checkpoints_fall_where_nothing_generated_is_lost(
+    trainer: dict[str, Any], save_steps: int | str, tmp_path: Path
+) -> None:
+    from t2x.rewriters.templates import Template
+    from t2x.training.grpo import grpo_arguments
+
+    given = {k: v for k, v in TRAINER.items() if k != "save_steps"} | trainer
+    if isinstance(save_steps, str):
+        with pytest.raises(T2XError, match=save_steps):
+            grpo_arguments(RunConfig(tmp_path), Template(), given)
+    else:
+        assert grpo_arguments(RunConfig(tmp_path), Template(), given).save_steps == save_steps
+
+
 def make_trainer(data: Path, out: Path, model: Any = None, **trainer: Any) -> Any:
     """The recipe's trainer, put together by hand."""
     from trl import GRPOConfig, GRPOTrainer
 
     from t2x.rollouts import RolloutConfig, RolloutReward, RolloutScorer
-    from t2x.rollouts.rows import prompt_rows
     from t2x.training.arguments import trainer_arguments
+    from t2x.training.rows import prompt_rows
 
     config = make_config(data, out, **trainer)
     policy = load_policy(config.policy)

@@ -65,7 +65,10 @@ def test_runs_resumes_and_saves(recipe: str, lora: Any, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "whole" / "metrics.json").read_text()) == metrics
     assert len(losses(tmp_path / "whole")) == 4
     killed(tmp_path / "whole", tmp_path / "parts")
-    run(recipe, tmp_path / "parts", given, **steps)
+    again = run(recipe, tmp_path / "parts", given, **steps)
+    if recipe == "rebel":
+        check_cost(tmp_path / "whole", metrics)
+        assert again["pictures"] == metrics["pictures"]
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     for name, value in whole.items():
         torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-6, msg=name)
@@ -98,10 +101,20 @@ def test_a_finished_run_takes_no_step_more(
     for name, value in weights(tmp_path / "run").items():
         assert torch.equal(value, before[name]), name
     assert "nothing to train" in caplog.text and "run.resume=false" in caplog.text
-    more = run("sft", tmp_path / "run", given, max_steps=4, save_steps=1)
+    more = run("sft", tmp_path / "run", given, **{**steps, "max_steps": 4})
     last = int(first["steps"])
     assert more["steps"] == 4
     assert f"checkpoint-{last} (step {last} of 4)" in caplog.text
+
+
+def check_cost(out: Path, metrics: dict[str, float]) -> None:
+    """Two rounds of two steps: every line says what all rounds so far took."""
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    spent = [line["pictures"] for line in lines if "loss" in line]
+    assert 0 < spent[0] == spent[1] < spent[2] == spent[3] == metrics["pictures"]
+    assert metrics["pictures/drawn"] == metrics["pictures"]
+    state = json.loads((out / "checkpoint-4" / "rollouts.json").read_text())
+    assert state["pictures"] == metrics["pictures"]
 
 
 def check_adapter(out: Path) -> None:
@@ -130,7 +143,7 @@ def weights_of_start(name: str) -> dict[str, torch.Tensor]:
 
 def test_fine_tuning_learns_the_teacher(tmp_path: Path) -> None:
     given = settings("sft", tmp_path, rows=24)
-    given["data"]["validation"] = given["data"]["train"]
+    given["data"]["validation"] = write(tmp_path / "held.jsonl", sft_rows(24, seed=9))
     metrics = run("sft", tmp_path / "run", given, max_steps=20, save_steps=20)
     curve = losses(tmp_path / "run")
     assert sum(curve[-5:]) < 0.6 * sum(curve[:5])
@@ -166,6 +179,15 @@ def test_rows_without_answers_are_refused(tmp_path: Path) -> None:
     rows = write(tmp_path / "prompts.jsonl", [{"original_prompt": "a cat"}])
     with pytest.raises(T2XError, match=r"no column 'chosen'.*t2x data pairs"):
         run("dpo", tmp_path / "run", {"data": {"train": rows}})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("floor", 0.5), ("temperature", 2.0), ("sets", {"weight": 1.0})]
+)
+def test_rebel_refuses_what_only_advantages_have(option: str, value: Any, tmp_path: Path) -> None:
+    given = settings("rebel", tmp_path) | {"rollout": {option: value}}
+    with pytest.raises(T2XError, match=rf"rollout\.{option} is .*no effect in rebel"):
+        run("rebel", tmp_path / "run", given)
 
 
 def test_rebel_says_what_is_given_twice(tmp_path: Path) -> None:

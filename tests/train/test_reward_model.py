@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,13 @@ def test_metrics_of_pairs() -> None:
     assert found["validation/accuracy"] == pytest.approx(0.5)  # a win, a tie, a loss
     assert found["validation/missing"] == 1
     assert found["validation/auc"] == pytest.approx(8 / 12)
+
+
+@pytest.mark.parametrize(
+    "change", ["template_of=reprompt", "revision=main", "dtype=bfloat16", "device=cpu",
+               "trust_remote_code=true", "template.user=x"],
+)  # fmt: skip
+def test_what_a_reward_model_makes_no_use_of_is_refused(change: str, tmp_path: Path) -> None:
+    option = re.split(r"[.=]", change)[0]
+    with pytest.raises(T2XError, match=rf"policy\.{option} is .*no effect in reward_model"):
+        run("reward_model", tmp_path, f"policy.{change}")

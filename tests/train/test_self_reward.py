@@ -77,6 +77,7 @@ def test_a_round_learns_from_its_own_scores_and_goes_on(tmp_path: Path) -> None:
 
     # Broken off behind the first step of DPO: the same end, bit by bit.
     trained = load_file(out / "model" / "model.safetensors")
+    statistics = (out / "rounds/1/rollouts.json").read_text()
     shutil.rmtree(out / "model")
     (out / "rounds" / "1" / "metrics.json").unlink()
     last = max((out / "rounds" / "1").glob("checkpoint-*"), key=lambda p: int(p.name[11:]))
@@ -85,6 +86,7 @@ def test_a_round_learns_from_its_own_scores_and_goes_on(tmp_path: Path) -> None:
     assert again["round1/pairs"] == metrics["round1/pairs"]
     found = load_file(out / "model" / "model.safetensors")
     assert all(torch.equal(trained[key], found[key]) for key in trained)
+    assert (out / "rounds/1/rollouts.json").read_text() == statistics
 
 
 def test_supervised_steps_teach_rewriting_and_keep_the_judge(tmp_path: Path) -> None:
@@ -177,5 +179,10 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         run(values | {"template": {"system": "You rewrite."}})
     with pytest.raises(T2XError, match="generations is 1; give at least 2"):
         run(values | {"rounds": {"generations": 1}})
+    with pytest.raises(T2XError, match=r"policy\.revision is 'main', which has no effect"):
+        run(values | {"policy": {"model": "emoji-vlm", "revision": "main"}})
+    for option, value in (("workers", 2), ("floor", 0.1), ("sets", {"weight": 1.0})):
+        with pytest.raises(T2XError, match=rf"rollout\.{option} is .*no effect in self_reward"):
+            run(values | {"rollout": {option: value}})
     with pytest.raises(T2XError, match="below 1"):
         run(values | {"sft": {"share": 1.0}})

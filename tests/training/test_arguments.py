@@ -8,7 +8,7 @@ import pytest
 
 from t2x.config import ConfigError
 from t2x.errors import T2XError
-from t2x.training.arguments import last_checkpoint, trainer_arguments
+from t2x.training.arguments import checkpoints, last_checkpoint, trainer_arguments
 from t2x.training.config import RunConfig
 
 pytestmark = pytest.mark.extra("train")
@@ -38,11 +38,21 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         trainer_arguments(SFTConfig, run, {"report_to": "wandbb"})
 
 
-def test_last_checkpoint(tmp_path: Path) -> None:
+def test_last_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert last_checkpoint(RunConfig(tmp_path / "none")) is None
     for step in (5, 10, 9, 11):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
-        (folder / "trainer_state.json").touch() if step < 11 else None  # 11 was broken off
+        if step < 11:  # 11 was broken off
+            (folder / "trainer_state.json").write_text('{"global_step": 1}')
     assert last_checkpoint(RunConfig(tmp_path)) == str(tmp_path / "checkpoint-10")
     assert last_checkpoint(RunConfig(tmp_path, resume=False)) is None
+    (tmp_path / "checkpoint-10" / "trainer_state.json").write_text('{"global_st')
+    caplog.clear()
+    assert last_checkpoint(RunConfig(tmp_path)) == str(tmp_path / "checkpoint-9")
+    assert "checkpoint-10 was broken off (trainer_state.json)" in caplog.text
+    (tmp_path / "checkpoint-5" / "rollouts.json").write_text("{}")
+    (tmp_path / "checkpoint-9" / "rollouts.json").write_text("{")
+    found = last_checkpoint(RunConfig(tmp_path), needs="rollouts.json")
+    assert found == str(tmp_path / "checkpoint-5")
+    assert [p.name for p in checkpoints(tmp_path)] == [f"checkpoint-{n}" for n in (5, 9, 10, 11)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -49,6 +51,39 @@ def test_answers_become_messages(policy: Policy, tmp_path: Path) -> None:
         load_rows(path)
     with pytest.raises(T2XError, match="there is no file"):
         load_rows(tmp_path / "none.jsonl")
+
+
+@pytest.mark.extra("train")
+@pytest.mark.parametrize(
+    "bad",
+    [{"original_prompt": None}, {"original_prompt": " "}, {"original_prompt": 5}]
+    + [{"original_prompt": "a dog", "completion": c} for c in (None, [], [{"role": "user"}], 3)],
+    ids=str,
+)
+def test_a_row_that_is_no_text_is_left_out(
+    policy: Policy, tmp_path: Path, bad: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = {"original_prompt": "two cats", "completion": "<think></think>"}
+    path.write_text("".join(json.dumps(row) + "\n" for row in (good, bad | {"x": 1}, good)))
+    found = templated(load_rows(path), policy)
+    assert list(found["original_prompt"]) == ["two cats"] * 2
+    assert found[1]["completion"] == [{"role": "assistant", "content": "<think></think>"}]
+    assert "1 of 3 rows" in caplog.text
+    path.write_text(json.dumps(bad) + "\n")
+    with pytest.raises(T2XError, match=r"row"):
+        templated(load_rows(path), policy)
+
+
+@pytest.mark.extra("train")
+@pytest.mark.parametrize("text", ['{"original_prompt": "a"}\n{"original_prompt": "b"\n', "", "\0"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(T2XError, match=r"rows\.jsonl.* can't be read"):
+        load_rows(path)
+    with pytest.raises(T2XError, match=r"no-folder.* can't be read"):
+        load_rows(str(tmp_path / "no-folder"))
 
 
 def test_saved_policy_writes_the_same_texts(policy: Policy, tmp_path: Path) -> None:

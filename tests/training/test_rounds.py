@@ -87,7 +87,7 @@ def test_loss_is_the_equation(tmp_path: Path) -> None:
     assert loss == pytest.approx(expected.mean().item(), abs=1e-4)
     assert built._values["explained"][-1] == pytest.approx(1 - loss / 2.5, abs=1e-4)
     tokens = sum(len(p.chosen_ids) + len(p.rejected_ids) for p in pairs)
-    assert built._values["kl"][-1] == pytest.approx(-ratios.sum().item() / tokens, abs=1e-4)
+    assert built._values["kl/round"][-1] == pytest.approx(-ratios.sum().item() / tokens, abs=1e-4)
 
 
 def test_a_round_is_solved(tmp_path: Path) -> None:
@@ -171,3 +171,24 @@ def test_few_pairs_are_learnt_again_and_none_is_an_error(tmp_path: Path) -> None
         trainer(tmp_path / "none", constant()).begin_round(0)
     with pytest.raises(T2XError, match="reward_chosen"):
         trainer(tmp_path / "nan", constant(pair(0, 1, math.nan, 0.0))).begin_round(0)
+
+
+def test_the_tokens_that_were_sampled_are_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that their text would be given, which a policy may never write."""
+    from unittest.mock import MagicMock
+
+    from t2x.rewriters.completion import Completion
+    from t2x.rewriters.language_model import LanguageModelRewriter
+    from t2x.training.config import PolicyConfig
+    from t2x.training.policy import load_policy
+    from t2x.training.round_section import RoundSection
+    from t2x.training.round_writer import RoundWriter
+
+    written = [Completion("a cat", ids=(7, 8, 9)), Completion("a dog", ids=(7, 2))]
+    monkeypatch.setattr(LanguageModelRewriter, "complete", lambda *args, **options: [written])
+    scorer = MagicMock(metrics={})
+    scorer.score.return_value = [MagicMock(reward=1.0), MagicMock(reward=0.0)]
+    section = RoundSection(rounds=1, prompts=1)
+    writer = RoundWriter(load_policy(PolicyConfig()), scorer, [PROMPT], section, pictures=1, seed=0)
+    [found] = writer(0).pairs
+    assert (found.chosen_ids, found.rejected_ids) == ([7, 8, 9], [7, 2])

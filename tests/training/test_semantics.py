@@ -10,6 +10,7 @@ import pytest
 from t2x.errors import T2XError
 from t2x.rewriters.similarity import load_embedder
 from t2x.rewriters.templates import Template
+from t2x.rollouts.reading import policy_text
 from t2x.training.semantics import SemanticSection, weigh_pairs
 
 pytestmark = pytest.mark.extra("train")
@@ -64,6 +65,33 @@ def test_gates_see_what_a_cosine_does_not() -> None:
     three, four, right = loose["weight"]
     assert right > 0.99
     assert four == pytest.approx(three, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        'a sign that says "Open late"',
+        "a (red:1.3) cat [blurry]",
+        "a cat <lora:fur:0.8>",
+        "two __animal__ on a hill",
+        "a {red|blue} bus",
+        "a dog --ar 16:9",
+        "two cats",
+    ],
+)
+@pytest.mark.parametrize("gates", [True, False])
+def test_a_winner_that_changes_nothing_weighs_one(prompt: str, gates: bool) -> None:
+    """What stands aside for the policy stands aside on both sides."""
+    data = rows((prompt, policy_text(prompt)), ("two red cats", "a blue bus"))
+    section = SemanticSection(4.0, "clip", gates=gates)
+    kept, _ = weigh_pairs(data, Template(require_answer=True), section)
+    assert kept["weight"][0] == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_prompt_in_parts_is_left_out() -> None:
+    data = rows(("two cats BREAK a dog", "two cats"), ("two cats", "two cats"))
+    _, found = weigh_pairs(data, TEMPLATE, SemanticSection(1.0, "clip", gates=False))
+    assert (found["pairs"], found["unreadable"]) == (1, 1)
 
 
 def test_nothing_left_is_an_error() -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import t2x
-from t2x.commands.train import find_config
-from t2x.config import load_config
+from t2x.config import find_config, load_config
 from t2x.registry import load_recipe
 from t2x.training.config import PolicyConfig
 from t2x.training.export import export_model

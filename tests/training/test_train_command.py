@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t2x.cli import run
-from t2x.commands.train import find_config
+from t2x.config import find_config
 from t2x.errors import T2XError, UnknownNameError
 from t2x.registry import RECIPES, load_recipe
 from t2x.training.config import PolicyConfig

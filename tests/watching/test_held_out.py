@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,33 @@ def test_measured_as_users_get_it_beside_their_own_words() -> None:
     third = pytest.approx(1 / 3)
     assert (found["violations"], found["failed"], found["changed"]) == (third, third, third)
     assert found["missing"] == 0
+
+
+def test_pictures_have_the_negative_prompt_of_the_rollouts(tmp_path: Path) -> None:
+    """Those of the user's own words too, behind what a rewrite rules out; if it can be taken."""
+    drawn: list[tuple[str, str]] = []
+
+    class Noting(FakeGenerator):
+        def generate(self, prompts: Any, *, negative: Any = None, **options: Any) -> Any:
+            drawn.extend(zip(prompts, negative or [""] * len(prompts), strict=True))
+            return super().generate(prompts, negative=negative, **options)
+
+    for takes in (True, False):
+        drawn.clear()
+        generator = Noting(size=(8, 8))
+        generator.supports_negative = takes  # type: ignore[attr-defined]
+        watch = build_watch(
+            WatchConfig(held_out=HeldOutSection({"t2x.testing:FakeReward": 1.0}), report=0),
+            tmp_path,
+            None,  # type: ignore[arg-type]
+            validation=["a cat"],
+            generator=generator,
+            negative="blurry",
+        )
+        assert watch.held_out is not None
+        watch.held_out.measure([Rewrite("a cat", "one cat", "dogs" if takes else "")], TAGGED)
+        with_it = [("a cat", "blurry"), ("one cat", "dogs, blurry")]
+        assert drawn == (with_it if takes else [("a cat", ""), ("one cat", "")])
 
 
 def test_drift_is_that_of_what_the_policy_proposed() -> None:

@@ -153,6 +153,38 @@ def test_a_failing_page_ends_no_training(
         require_plots()
 
 
+def test_turns_and_rounds_of_a_run_are_shown_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (2, 10, 1):
+        made_up_run(tmp_path / "own" / "rounds" / str(number), steps=4)
+        (tmp_path / "own" / "rounds" / str(number) / "config.yaml").unlink()
+    (tmp_path / "own" / "rounds" / "0").mkdir()  # measured only
+    (tmp_path / "own" / "config.yaml").write_text("run: {seed: 3}\n")
+    assert cli.run(["report", str(tmp_path / "own"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["runs"]] == ["rounds/1", "rounds/2", "rounds/10"]
+    assert Path(found["report"]) == tmp_path / "own" / "report.html"
+    assert write_report([tmp_path / "own"]) == tmp_path / "own" / "report.html"
+    assert read_runs([tmp_path / "own"])[2].settings() == {"run.seed": 3}
+
+    # Beside another run, and with a turn of the same name.
+    for name in ("a", "b"):
+        made_up_run(tmp_path / name / "turns" / "0-style", steps=4)
+    runs = read_runs([tmp_path / name for name in ("a", "b")])
+    assert [run.name for run in runs] == ["a/turns/0-style", "b/turns/0-style"]
+
+
+def test_a_training_that_logged_nothing_is_said_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Shorter than trainer.logging_steps."""
+    try_report(tmp_path)
+    (record,) = caplog.records
+    assert "nothing was logged" in record.getMessage() and record.exc_info is None
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_the_command(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report", str(run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ class Judged:
     rewrite: Rewrite
     kind: str
     reward: float
-    scores: dict[str, tuple[float, ...]] = field(default_factory=dict)
     original_reward: float = 0.25
 
 
@@ -90,22 +89,27 @@ def grpo(folder: Path, policy: Policy, reward: Any, *, steps: int = 4, **options
 
 
 class Counting:
-    """Reward that is the number of words, told to the watch as a recipe's rewards are."""
+    """Reward that is the number of words, told to the watch as a recipe's rewards are; TRL gets
+    other numbers."""
 
     __name__ = "count"
 
     def __init__(self, watch: Watch | None) -> None:
         self.watch = watch
 
-    def __call__(self, prompts: Any, completions: Any, **_: Any) -> list[float]:
+    def __call__(self, prompts: Any, completions: Any, *, log_metric: Any, **_: Any) -> list[float]:
         originals = [p[-1]["content"] for p in prompts]
         texts = [c[0]["content"] for c in completions]
         values = [float(len(t.split())) for t in texts]
         rows = zip(originals, texts, values, strict=True)
-        judged = [Judged(Rewrite(p, t), "rewrite", v, {"words": (v,)}) for p, t, v in rows]
+        judged = [Judged(Rewrite(p, t), "rewrite", v) for p, t, v in rows]
+        mean = sum(values) / len(values)
+        said = {"rollout/reward": mean, "rollout/gain": mean - 0.25, "reward/words": mean}
+        for name, value in {**said, "share/failed": 0.0, "share/missing": 0.0}.items():
+            log_metric(name, value)
         if self.watch is not None:
             self.watch.rollouts.add(judged)
-        return values
+        return [value - 100 for value in values]
 
 
 def weights(model: Any) -> torch.Tensor:
@@ -139,6 +143,8 @@ def test_watching_changes_nothing_and_logs_all(tmp_path: Path, capsys: Any) -> N
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
     assert set(KEYS) <= set(lines[1])
     assert lines[1]["gain"] == pytest.approx(lines[1]["reward"] - 0.25)
+    assert lines[1]["reward"] >= 0
+    assert tracked[0]["reward"] == lines[1]["reward"]  # not TRL's mean of what it was given
     assert all({f"heldout/{k}" for k in HELD_OUT} <= set(lines[i]) for i in (0, 2, 4))
     assert "heldout/reward" not in lines[1]
     assert lines[0]["seconds"] <= lines[1]["seconds"] <= lines[4]["seconds"]

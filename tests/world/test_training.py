@@ -21,7 +21,6 @@ from t2x.world.training import (
     descend,
     learning_rate,
     run_training,
-    write_metrics,
 )
 
 
@@ -196,11 +195,6 @@ def test_descend_closed_form() -> None:
     assert norm.item() == pytest.approx(5.0)
     assert not norm.requires_grad
     assert [a.item(), b.item()] == pytest.approx([1 - 0.5 * 0.6, 1 - 0.5 * 0.8], abs=1e-5)
-
-
-def test_metrics_are_written_and_given_back(tmp_path: Path) -> None:
-    assert write_metrics(tmp_path, {"steps": 3, "loss": 0.25}) == {"steps": 3, "loss": 0.25}
-    assert json.loads((tmp_path / "metrics.json").read_text()) == {"steps": 3, "loss": 0.25}
 
 
 def test_learning_rate_schedule() -> None:
