@@ -15,6 +15,7 @@ import json
 import os
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,7 +97,7 @@ class Store:
         except OSError as error:
             raise T2XError(f"cannot make the store {str(self.root)!r}: {error}") from error
         with self._open() as db:
-            db.execute("PRAGMA journal_mode=WAL")
+            _switch_to_wal(db)
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
     def put_media(self, key: str, media: Tensor) -> str:
@@ -220,6 +221,19 @@ class Store:
             yield db
         finally:
             db.close()
+
+
+def _switch_to_wal(db: sqlite3.Connection) -> None:
+    """Switch the journal mode, again and again for a minute while another process does the same:
+    SQLite's own timeout does not wait for this."""
+    for left in reversed(range(1200)):
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if not left:
+                raise
+            time.sleep(0.05)
 
 
 def _total(db: sqlite3.Connection) -> int:

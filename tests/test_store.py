@@ -6,6 +6,7 @@ import math
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -251,3 +252,15 @@ def test_bad_arguments_are_errors(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(T2XError, match="cannot make the store"):
         Store(tmp_path / "file")
+
+
+def test_a_new_store_waits_for_another_process_that_makes_it(tmp_path):
+    """SQLite refuses at once to switch the journal of a database that another one is writing."""
+    db = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None, check_same_thread=False)
+    db.execute("BEGIN EXCLUSIVE")
+    timer = threading.Timer(0.3, lambda: db.execute("COMMIT"))
+    timer.start()
+    store = Store(tmp_path)
+    timer.join()
+    db.close()
+    assert store.size() == 0
