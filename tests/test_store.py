@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -254,13 +255,14 @@ def test_bad_arguments_are_errors(tmp_path):
         Store(tmp_path / "file")
 
 
-def test_a_new_store_waits_for_another_process_that_makes_it(tmp_path):
-    """SQLite refuses at once to switch the journal of a database that another one is writing."""
-    db = sqlite3.connect(tmp_path / "index.sqlite", isolation_level=None, check_same_thread=False)
-    db.execute("BEGIN EXCLUSIVE")
-    timer = threading.Timer(0.3, lambda: db.execute("COMMIT"))
-    timer.start()
-    store = Store(tmp_path)
-    timer.join()
-    db.close()
-    assert store.size() == 0
+def test_several_may_make_a_store_at_the_same_time(tmp_path):
+    """SQLite refuses at once to switch the journal of a database that others are switching."""
+    for number in range(20):
+        start = threading.Barrier(8)
+
+        def make(folder=tmp_path / str(number), start=start):
+            start.wait()
+            return Store(folder).size()
+
+        with ThreadPoolExecutor(8) as pool:
+            assert [made.result() for made in [pool.submit(make) for _ in range(8)]] == [0] * 8
