@@ -26,10 +26,13 @@ from torch import Tensor
 from t2x.devices import Device
 from t2x.errors import T2XError
 from t2x.functional.scores import aesthetic_score
+from t2x.registry import looks_local
 from t2x.scoring.clip_encoder import load_clip
+from t2x.scoring.loaded import loaded_layers, loaded_objects
 from t2x.scoring.reward import EncoderReward, Features
-from t2x.scoring.state_files import affine_layers, read_state
+from t2x.scoring.state_files import SUFFIXES, affine_layers, read_state
 from t2x.scoring.web_files import web_file
+from t2x.weight_files import find_weights, names_file
 from t2x.world.weights import EMBEDDED, require_model
 
 __all__ = ["LAION", "load", "load_laion_v1", "load_laion_v2"]
@@ -53,7 +56,7 @@ LAION = {
 
 
 def load(
-    source: str | Path = "emoji-aesthetic",
+    source: str | Path | Any = "emoji-aesthetic",
     *,
     encoder: str | Path | tuple[Any, Any] | None = None,
     activation: str | None = None,
@@ -61,15 +64,21 @@ def load(
     device: Device | None = None,
     dtype: torch.dtype | None = None,
 ) -> EncoderReward:
-    """Load a head and its encoder; ``source``: an embedded name, a key of ``LAION``, a folder or a
-    file; ``encoder`` and ``activation`` ("none", "relu") replace what the folder's config says.
+    """Load a head and its encoder; ``source``: an embedded name, a key of ``LAION``, a folder, a
+    file, also of the hub (OWNER/MODEL/FILE), or a loaded head (``t2x.scoring.loaded``); ``encoder``
+    and ``activation`` ("none", "relu") replace what the folder's config says.
 
     Heads compute in float32 or wider. Raises ``T2XError`` for a missing file, an unknown layout or
     a head that does not fit the encoder.
     """
-    weights, config = _read(source)
+    what = "aesthetic head"
+    if isinstance(source, (str, Path)):
+        weights, config = _read(source)
+        layers = affine_layers(weights, source=source, what=what)
+    else:
+        loaded_objects((source,), what=what, forms=(("layers",),))
+        layers, config, source = loaded_layers(source, what=what), {}, type(source).__name__
     clip = load_clip(_known(encoder or config.get("encoder"), source), device=device, dtype=dtype)
-    layers = affine_layers(weights, source=source, what="aesthetic head")
     layers = [(w.float(), b.float()) for w, b in layers]
     activation = activation or config.get("activation", "none")
     if activation not in ("none", "relu"):
@@ -138,6 +147,8 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         settings = path / "config.json"
         config = json.loads(settings.read_text()) if settings.is_file() else {}
         path = path / "head.safetensors"
+    if not path.is_file() and names_file(source) and not looks_local(str(source)):
+        path = find_weights(source, what="aesthetic head", suffixes=SUFFIXES)
     if not path.is_file():
         raise T2XError(
             f"there is no aesthetic head at {str(path)!r}; give an embedded name, one of "

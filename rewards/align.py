@@ -28,8 +28,7 @@ from t2x.scoring.pairs import check_pairs
 from t2x.scoring.reward import EncoderReward, Features, encode_all
 from t2x.scoring.vlm import Vlm, load_vlm
 from t2x.scoring.vlm_encoder import Question, ask_all
-from t2x.settings import read_settings
-from t2x.world.key_points import emoji_key_points
+from t2x.world.key_points import emoji_key_points, knows_emoji
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media, Modality
@@ -157,13 +156,6 @@ def load(
     """
     vlm = load_vlm(source, device=device, dtype=dtype)
     if find is None:
-        find = emoji_key_points if _knows_emoji(source) else VlmFinder(vlm)
+        find = emoji_key_points if knows_emoji(source) else VlmFinder(vlm)
     encoder = PointEncoder(vlm, find, max_prompt_tokens=max_prompt_tokens, batch_size=batch_size)
     return AlignEvaluator(encoder)
-
-
-def _knows_emoji(source: str | Path | tuple[Any, Any]) -> bool:
-    """Whether a model was taught the questions of the emoji world's text rules."""
-    if isinstance(source, tuple) or source == "emoji-vlm":
-        return source == "emoji-vlm"
-    return read_settings(source).get("key_points") == "emoji"

@@ -12,7 +12,7 @@ square. Equal to the authors' code on the same weights (``tests/parity``). Not r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,16 @@ from torch import Tensor
 
 from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.errors import T2XError
+from t2x.failures import reading
 from t2x.functional.matching import match_logit
 from t2x.functional.scores import cosine
 from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers, linear_head
+from t2x.scoring.loaded import PROCESSOR_FORMS, loaded_objects
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.state_files import SUFFIXES, read_state
+from t2x.weight_files import find_weights
 
 __all__ = ["SCALES", "load"]
 
@@ -81,18 +84,21 @@ def load(
 
 
 def _encoder(
-    source: str | Path | tuple[Any, Any],
+    source: str | Path | Sequence[Any],
     tokenizer: str | Path | None,
     device: Device | None,
     dtype: torch.dtype | None,
 ) -> BlipEncoder:
-    if isinstance(source, tuple):
+    objects = loaded_objects(source, what="BLIP", forms=PROCESSOR_FORMS)
+    if objects is not None:
         # Of the part that the encoder holds, whose id no other object can get meanwhile.
-        key = f"blip-itm object {id(source[0].vision_model)}"
-        move_loaded(source[0], device, dtype)
-        return _remembered(key, lambda: _from_model(*source, key=key))
+        key = f"blip-itm object {id(objects[0].vision_model)}"
+        move_loaded(objects[0], device, dtype)
+        return _remembered(key, lambda: _from_model(*objects, key=key))
+    assert isinstance(source, (str, Path))
     place = resolve_device(device)
     if Path(source).suffix in SUFFIXES:
+        source = find_weights(source, what="BLIP checkpoint", suffixes=SUFFIXES)
         words, number = tokenizer or _TOKENIZER, dtype or torch.float32
         key = f"blip-itm {source} {words} {place} {number}"
         return _remembered(key, lambda: _from_file(Path(source), words, key, place, number))
@@ -144,20 +150,11 @@ def _from_file(
 def _from_pretrained(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     from transformers import BlipForImageTextRetrieval, BlipProcessor
 
-    try:
-        model, info = BlipForImageTextRetrieval.from_pretrained(
-            source, dtype=dtype, output_loading_info=True
-        )
+    advice = (
+        "give a folder or hub id of BlipForImageTextRetrieval, such as "
+        "Salesforce/blip-itm-base-coco, or the authors' .pth file"
+    )
+    with reading(source, "the BLIP", advice=advice):
+        model = BlipForImageTextRetrieval.from_pretrained(source, dtype=dtype)
         processor = BlipProcessor.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load the BLIP {source!r}: {reason}; give a folder that holds a checkpoint, the "
-            "authors' .pth file, or a hub id owner/model while the hub can be reached"
-        ) from error
-    if missing := sorted(info["missing_keys"]):
-        raise T2XError(
-            f"the checkpoint {source!r} lacks {', '.join(missing[:6])}; give one of "
-            "BlipForImageTextRetrieval, such as Salesforce/blip-itm-base-coco"
-        )
     return model, processor

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
-from t2x.errors import T2XError
+from t2x.failures import UNUSED, reading
 from t2x.functional.scores import cosine
 from t2x.scoring.frozen import frozen
+from t2x.scoring.loaded import loaded_objects
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
 from t2x.scoring.source import SourceEncoder
@@ -47,8 +48,9 @@ def load(
     differ. A loaded network stays where and as it is unless ``device`` or ``dtype`` say otherwise.
     Raises ``T2XError`` for a source that can't be loaded.
     """
-    if isinstance(source, tuple):
-        model, processor = move_loaded(source[0], device, dtype), source[1]
+    objects = loaded_objects(source, what="DINO", forms=(("model", "image processor"),))
+    if objects is not None:
+        model, processor = move_loaded(objects[0], device, dtype), objects[1]
         label = f"object {id(model)}"
     else:
         place = resolve_device(device)
@@ -83,12 +85,6 @@ def load(
 def _from_pretrained(source: str, dtype: torch.dtype | str) -> tuple[Any, Any]:
     from transformers import AutoImageProcessor, AutoModel
 
-    try:
+    with reading(source, "the network", unused=UNUSED):
         model = AutoModel.from_pretrained(source, dtype=dtype)
         return model, AutoImageProcessor.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load the network {source!r}: {reason}; give a folder that holds a checkpoint, "
-            "or a hub id owner/model while the hub can be reached"
-        ) from error

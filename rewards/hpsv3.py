@@ -29,11 +29,15 @@ from torch import Tensor
 
 from t2x.devices import Device, move_loaded, resolve_device
 from t2x.errors import T2XError
+from t2x.failures import explain, first_line
 from t2x.functional.preferences import uncertain_reward
 from t2x.scoring.frozen import frozen
+from t2x.scoring.loaded import loaded_layers, loaded_objects
 from t2x.scoring.resize import resize
 from t2x.scoring.reward import EncoderReward, Features
+from t2x.scoring.state_files import read_state
 from t2x.scoring.vlm import Vlm
+from t2x.weight_files import find_weights
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
@@ -115,11 +119,14 @@ def load(
     """
     from transformers import AddedToken
 
-    if isinstance(source, tuple):
-        model, processor, layers = source
+    objects = loaded_objects(source, what="HPSv3", forms=(("model", "processor", "layers"),))
+    if objects is not None:
+        model, processor = objects[:2]
+        layers = loaded_layers(objects[2], what="head of HPSv3")
         model = move_loaded(model, device, dtype)
         key = f"object {id(model)}"
     else:
+        assert isinstance(source, (str, Path))
         place = resolve_device(device)
         number = dtype or (torch.float32 if place.type == "cpu" else torch.bfloat16)
         model, processor, layers = _load(source, str(base), number)
@@ -176,10 +183,9 @@ def _size(height: int, width: int) -> tuple[int, int]:
 
 
 def _load(source: str | Path, base: str, dtype: torch.dtype) -> tuple[Any, Any, Any]:
-    from safetensors.torch import load_file
     from transformers import AutoProcessor, Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
-    tensors = load_file(_weights(source))
+    tensors = read_state(_weights(source))
     head = {k.removeprefix(_HEAD): tensors.pop(k) for k in list(tensors) if k.startswith(_HEAD)}
     numbers = sorted({int(k.partition(".")[0]) for k in head})
     try:
@@ -191,7 +197,7 @@ def _load(source: str | Path, base: str, dtype: torch.dtype) -> tuple[Any, Any, 
             None, config=config, state_dict=tensors, dtype=dtype, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        reason = explain(error, base) or first_line(error)
         raise T2XError(f"can't load HPSv3 from {str(source)!r} on {base!r}: {reason}") from error
     wrong = sorted([*report["missing_keys"], *report["unexpected_keys"]])
     if wrong or not layers:
@@ -200,20 +206,7 @@ def _load(source: str | Path, base: str, dtype: torch.dtype) -> tuple[Any, Any, 
 
 
 def _weights(source: str | Path) -> Path:
-    path = Path(source)
-    if path.is_dir():
-        path = path / _FILE
-    if path.is_file():
-        return path
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return Path(hf_hub_download(str(source), _FILE))
-    except (OSError, ValueError) as error:
-        raise T2XError(
-            f"there is no {_FILE} at {str(source)!r}; give the file, a folder that holds it, or a "
-            "hub id while the hub can be reached"
-        ) from error
+    return find_weights(source, what=f"HPSv3 checkpoint ({_FILE})", preferred=(_FILE,))
 
 
 def _instruction() -> str:

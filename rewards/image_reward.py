@@ -26,20 +26,24 @@ from t2x.devices import Device, move_loaded, resolve_device
 from t2x.functional.matching import image_reward
 from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers
+from t2x.scoring.loaded import loaded_layers, loaded_objects
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
-from t2x.scoring.state_files import SUFFIXES, affine_layers, hub_file, read_state
+from t2x.scoring.state_files import SUFFIXES, affine_layers, read_state
+from t2x.weight_files import find_weights
 
 __all__ = ["load"]
 
 _FILE = "ImageReward.pt"
 _TOKENIZER = "google-bert/bert-base-uncased"
 _BLIP, _MLP = "blip.", "mlp."
+_FORM = ("vision model", "text model", "tokenizer", "layers")
+_WHAT = f"ImageReward checkpoint ({_FILE})"
 _Parts: TypeAlias = tuple[Any, Any, Any, Sequence[tuple[Tensor, Tensor]]]
 
 
 def load(
-    source: str | Path | _Parts = "THUDM/ImageReward",
+    source: str | Path | _Parts | torch.nn.Module = "THUDM/ImageReward",
     *,
     tokenizer: str | Path | None = None,
     name: str = "imagereward",
@@ -47,8 +51,9 @@ def load(
     dtype: torch.dtype | None = None,
     batch_size: int = 16,
 ) -> EncoderReward:
-    """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, that file, or loaded
-    ``(BlipVisionModel, BlipTextModel, tokenizer, affine layers of the head)``.
+    """Load the reward from a hub id, a folder that holds ``ImageReward.pt``, that file (also as
+    safetensors), loaded ``(BlipVisionModel, BlipTextModel, tokenizer, affine layers of the head)``,
+    or the model of the ``image-reward`` package, whose weights are shared.
 
     ``tokenizer``: a folder or hub id of BERT's; by default the source's own folder if it has a
     ``vocab.txt`` or ``tokenizer.json``, else ``google-bert/bert-base-uncased``. Without ``device``
@@ -56,12 +61,26 @@ def load(
     and what is loaded stays where and as it is. Raises ``T2XError`` for a source that can't be
     loaded or lacks a tensor.
     """
-    if isinstance(source, tuple):
-        vision, text, words, layers = source
+    objects = (
+        None
+        if isinstance(source, torch.nn.Module)
+        else loaded_objects(source, what="ImageReward", forms=(_FORM,))
+    )
+    if objects is not None:
+        vision, text, words, layers = objects
+        layers = loaded_layers(layers, what="head of ImageReward")
         vision, text = (move_loaded(tower, device, dtype) for tower in (vision, text))
         label = f"object {id(vision)} {id(text)} {device} {dtype}"
+    elif isinstance(source, torch.nn.Module):
+        state = {name: value.detach() for name, value in source.state_dict().items()}
+        vision, text, words, layers = _from_state(state, type(source).__name__, tokenizer)
+        vision, text = (move_loaded(tower, device, dtype) for tower in (vision, text))
+        label = f"object {id(source)} {device} {dtype}"
     else:
-        vision, text, words, layers = _from_file(_find(source), tokenizer)
+        assert isinstance(source, (str, Path))
+        path = find_weights(source, what=_WHAT, suffixes=SUFFIXES, preferred=(_FILE,))
+        words_of = tokenizer or _tokenizer_beside(path)
+        vision, text, words, layers = _from_state(read_state(path), str(path), words_of)
         place, number = resolve_device(device), dtype or torch.float32
         vision, text = (tower.to(place, number) for tower in (vision, text))
         label = f"{source} {tokenizer} {place} {number}"
@@ -87,22 +106,12 @@ def load(
     )
 
 
-def _from_file(path: Path, tokenizer: str | Path | None) -> _Parts:
-    state = read_state(path)
+def _from_state(state: Mapping[str, Tensor], source: str, tokenizer: str | Path | None) -> _Parts:
     blip = {n.removeprefix(_BLIP): t for n, t in state.items() if n.startswith(_BLIP)}
-    vision, text = blip_towers(blip, source=path)
+    vision, text = blip_towers(blip, source=source)
     mlp = {n.removeprefix(_MLP): t for n, t in state.items() if n.startswith(_MLP)}
-    layers = affine_layers(mlp, source=path, what="ImageReward checkpoint")
-    return vision, text, bert_tokenizer(tokenizer or _tokenizer_beside(path)), layers
-
-
-def _find(source: str | Path) -> Path:
-    path = Path(source)
-    if path.is_dir():
-        return path / _FILE
-    if path.suffix in SUFFIXES or path.exists() or str(source).count("/") != 1:
-        return path
-    return hub_file(str(source), _FILE)
+    layers = affine_layers(mlp, source=source, what="ImageReward checkpoint")
+    return vision, text, bert_tokenizer(tokenizer or _TOKENIZER), layers
 
 
 def _tokenizer_beside(path: Path) -> str | Path:

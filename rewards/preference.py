@@ -32,7 +32,8 @@ from t2x.functional.scores import cosine
 from t2x.scoring.clip_encoder import load_clip
 from t2x.scoring.resize import Preprocess
 from t2x.scoring.reward import EncoderReward, Features
-from t2x.scoring.state_files import hub_file
+from t2x.scoring.state_files import SUFFIXES
+from t2x.weight_files import find_weights
 
 __all__ = [
     "HPS_FILES",
@@ -105,18 +106,20 @@ def load_published(
     dtype: torch.dtype | None = None,
 ) -> EncoderReward:
     """Load one of the published files into the architecture of open_clip's list that it fills;
-    ``version``: a key of ``HPS_FILES``, also the name unless there is another; ``source``: path of
-    the file, in place of the hub's, or a loaded ``(model, tokenizer)``.
+    ``version``: a key of ``HPS_FILES``, also the name unless there is another; ``source``: in place
+    of the hub's the file, a folder that holds it, OWNER/MODEL or OWNER/MODEL/FILE, pickle or
+    safetensors, or what is loaded (``t2x.scoring.loaded``). Pickles are read under
+    ``torch.load(weights_only=True)``.
 
     Other options and errors as in :func:`load`.
     """
-    if not isinstance(source, tuple):
-        path = Path(source) if source else hub_file("xswu/HPSv2", HPS_FILES[version])
-        if not path.is_file():
-            raise T2XError(
-                f"there is no file {str(path)!r}; give {HPS_FILES[version]} of xswu/HPSv2"
-            )
-        source = f"{architecture}:{path.resolve()}"
+    if source is None or isinstance(source, (str, Path)):
+        usual = HPS_FILES[version]
+        what = f"checkpoint {usual} of xswu/HPSv2"
+        path = find_weights(
+            source or "xswu/HPSv2", what=what, suffixes=(*SUFFIXES, ""), preferred=(usual,)
+        )
+        source = f"{architecture}:{path.absolute()}"
     name = name or version
     return load(source, scale=scale, preprocess=preprocess, name=name, device=device, dtype=dtype)
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from t2x.config import load_config
     from t2x.evaluation.demo import run_demo
     from t2x.generators.diffusion import DiffusionGenerator
+    from t2x.generators.guided import GuidedGenerator
+    from t2x.guidance.config import GuidanceConfig
+    from t2x.guidance.editing import EditConfig, edit
+    from t2x.guidance.guide import guide
+    from t2x.guidance.three_way import original_prompt_guidance
     from t2x.jobs.rewriting import rewrite_file, rewrite_stream
     from t2x.media import from_pil, load_picture, quantize, save_png, to_pil
     from t2x.registry import load_generator, load_reward, load_rewriter
@@ -42,8 +47,11 @@ __all__ = [
     "Check",
     "Context",
     "DiffusionGenerator",
+    "EditConfig",
     "Generator",
     "Guarded",
+    "GuidanceConfig",
+    "GuidedGenerator",
     "LanguageModelRewriter",
     "Media",
     "MissingDependencyError",
@@ -59,7 +67,9 @@ __all__ = [
     "VisionRewriter",
     "VllmRewriter",
     "__version__",
+    "edit",
     "from_pil",
+    "guide",
     "load_config",
     "load_generator",
     "load_guarded",
@@ -67,6 +77,7 @@ __all__ = [
     "load_reward",
     "load_rewriter",
     "load_search",
+    "original_prompt_guidance",
     "quantize",
     "rewrite_file",
     "rewrite_stream",
@@ -79,6 +90,11 @@ _MODULES = {
     "t2x.config": ("load_config",),
     "t2x.evaluation.demo": ("run_demo",),
     "t2x.generators.diffusion": ("DiffusionGenerator",),
+    "t2x.generators.guided": ("GuidedGenerator",),
+    "t2x.guidance.config": ("GuidanceConfig",),
+    "t2x.guidance.editing": ("EditConfig", "edit"),
+    "t2x.guidance.guide": ("guide",),
+    "t2x.guidance.three_way": ("original_prompt_guidance",),
     "t2x.jobs.rewriting": ("rewrite_file", "rewrite_stream"),
     "t2x.media": ("from_pil", "load_picture", "quantize", "save_png", "to_pil"),
     "t2x.registry": ("load_generator", "load_reward", "load_rewriter"),

@@ -17,10 +17,13 @@ import typer
 
 from t2x import __version__
 from t2x.commands.bench import bench
+from t2x.commands.benchmark import benchmark
 from t2x.commands.claims import claims
 from t2x.commands.console import note, write_any_text
 from t2x.commands.data import data
 from t2x.commands.demo import demo
+from t2x.commands.doctor import doctor
+from t2x.commands.edit import edit
 from t2x.commands.evaluate import evaluate
 from t2x.commands.export import export
 from t2x.commands.generate import generate
@@ -45,11 +48,14 @@ app = typer.Typer(
     help="Make a text-to-image model do what you meant: rewrite, generate, score, compare.",
 )
 app.command()(demo)
+app.command()(doctor)
 app.command()(rewrite)
 app.command()(generate)
+app.command()(edit)
 app.command()(score)
 app.command()(search)
 app.command()(serve)
+app.command()(benchmark)
 app.command()(train)
 app.command()(export)
 app.command()(report)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+import numbers
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ from t2x.plain import plain
 __all__ = [
     "ConfigError",
     "build_config",
+    "check_ranges",
     "find_config",
     "load_config",
     "save_config",
@@ -52,6 +55,35 @@ def load_config(cls: type[T], path: str | Path | None = None, overrides: Sequenc
 def build_config(cls: type[T], values: Mapping[str, Any]) -> T:
     """Build the dataclass ``cls`` from nested plain values, checking every key and type."""
     return typing.cast("T", _build(cls, values, ""))
+
+
+def check_ranges(
+    section: str, config: Any, bounds: Mapping[str, tuple[float | str, float]]
+) -> None:
+    """Raise T2XError for a field of a dataclass that is no finite number from low to high.
+
+    ``bounds`` maps fields to (low, high), where low may be the name of another field. Fields that
+    are declared ``int`` take whole numbers only; None passes where a field's default is None.
+    ``section`` names the configuration in the message.
+    """
+    fields = {field.name: field for field in dataclasses.fields(config)}
+
+    def number(name: str) -> float | None:
+        value, declared = getattr(config, name), str(fields[name].type)
+        if value is None and fields[name].default is None:
+            return None
+        kind = numbers.Integral if declared.startswith("int") else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, kind):
+            what = "a whole number" if kind is numbers.Integral else "a number"
+            raise T2XError(f"{section}: {name} is {value!r}; give {what}")
+        return typing.cast("float", value)
+
+    for name, (low, high) in bounds.items():
+        value, least = number(name), number(low) if isinstance(low, str) else low
+        if value is None or least is None:
+            continue
+        if not (least <= value <= high and math.isfinite(value)):
+            raise T2XError(f"{section}: {name} is {value}; give {least:g} to {high:g}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:

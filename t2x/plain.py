@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["json_line", "plain"]
+__all__ = ["is_text", "json_line", "plain"]
 
 
 def plain(value: Any, *, exact: bool = False) -> Any:
@@ -37,6 +37,16 @@ def plain(value: Any, *, exact: bool = False) -> Any:
 
 def _key(key: Any) -> str | int:
     return key if isinstance(key, str | int) else str(key)
+
+
+def is_text(value: str) -> bool:
+    """Whether it is Unicode. JSON, and a shell that does not speak UTF-8, can give half surrogate
+    pairs, which no tokenizer takes and no file can hold."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def json_line(value: Any) -> str:

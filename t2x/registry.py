@@ -3,9 +3,10 @@
 A value is ``"module:attr"`` and is imported when it is asked for, so that listing names is
 instant and core never imports a leaf. A name is looked up among the built-in ones, then among the
 entry points of installed packages (groups ``t2x.rewriters``, ``t2x.generators``, ``t2x.rewards``,
-``t2x.commands``), then read as a literal ``"my_package.module:Attr"``. Rewriters and generators
-may also be a local folder, a hub id ``owner/model`` or a loaded object; these go to the loader of
-ordinary checkpoints. What is a rewriter, generator or reward already is given back as it is.
+``t2x.commands``), of a generator then among the presets, then read as a literal
+``"my_package.module:Attr"``. Rewriters and generators may also be a local folder, a hub id
+``owner/model`` or a loaded object; these go to the loader of ordinary checkpoints, as do generators
+in one file. What is a rewriter, generator or reward already is given back as it is.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, cast
 
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
 from t2x.settings import read_settings
 from t2x.types import Generator, RewardModel, Rewriter
+from t2x.weight_files import names_file
 from t2x.world.weights import EMBEDDED, require_model
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "REWARDS",
     "REWARD_PARTS",
     "REWRITERS",
+    "SEARCH_REWARDS",
     "SOURCES",
     "check_names",
     "generator_source",
@@ -77,6 +79,8 @@ REWRITERS = {
     "vllm": "t2x.rewriters.vllm_engine:VllmRewriter.from_pretrained",
     "wan": _ANY_REWRITER,
 }
+# What chooses in a search; whether other rewards or weights choose better is not claimed.
+SEARCH_REWARDS = {"clip": 1.0, "vqa": 0.5}
 # Of these a name may also be "NAME:MODEL", where MODEL is what they load.
 _ENGINES = ("openai", "vision-edit", "vision-i2v", "vllm")
 GENERATORS = {
@@ -90,6 +94,7 @@ REWARDS = {
     "clip": "t2x.rewards.clip_score:load",
     "critique": "t2x.rewards.critique:load",
     "dino": "t2x.rewards.dino_similarity:load",
+    "grounded": "t2x.scoring.grounding:load",
     "hps": "t2x.rewards.preference:load",
     "hpsv2": "t2x.rewards.preference:load_hpsv2",
     "hpsv2.1": "t2x.rewards.preference:load_hpsv2_1",
@@ -104,6 +109,7 @@ REWARDS = {
     "pickscore": "t2x.rewards.pickscore:load",
     "promptecho": "t2x.rewards.prompt_echo:load",
     "quality": "t2x.rewards.quality:load",
+    "questions": "t2x.rewards.questions:load",
     "region": "t2x.scoring.region:load",
     "rl-vlm-f": "t2x.rewards.learned_choice:load",
     "siglip": "t2x.rewards.siglip:load",
@@ -160,6 +166,8 @@ TABLES = {
 # Which extra of the package brings which module.
 EXTRAS = {
     "av": "video",
+    "bitsandbytes": "bitsandbytes",
+    "compel": "weights",
     "datasets": "train",
     "gguf": "smollm2",
     "gradio": "app",
@@ -168,11 +176,12 @@ EXTRAS = {
     "lpips": "lpips",
     "matplotlib": "report",
     "onnxruntime": "ocr",
-    "peft": "train",
+    "peft": "lora",
     "pyarrow": "train",
     "rapidocr": "ocr",
     "ray": "ray",
     "starlette": "serve",
+    "torchao": "quant",
     "trl": "train",
     "uvicorn": "serve",
     "vllm": "vllm",
@@ -192,7 +201,15 @@ _LITERAL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 def known_names(kind: str) -> list[str]:
     """List the names of a kind (``rewriters``, ``generators``, ``rewards``, ``commands``)."""
-    return sorted({*TABLES[kind], *(point.name for point in entry_points(group=f"t2x.{kind}"))})
+    plugins = (point.name for point in entry_points(group=f"t2x.{kind}"))
+    return sorted({*TABLES[kind], *(_published() if kind == "generators" else ()), *plugins})
+
+
+def _published() -> Mapping[str, Any]:
+    """Presets of published generators, by name."""
+    from t2x.generators.presets import presets
+
+    return presets()
 
 
 def import_attr(target: str) -> Any:
@@ -250,21 +267,38 @@ def load_rewriter(source: Any, /, **options: Any) -> Rewriter:
 def load_generator(source: Any, /, **options: Any) -> Generator:
     """Load a generator by name, local folder, hub id ``owner/model`` or ``"pkg.module:Attr"``.
 
-    ``source`` may also be a loaded diffusers pipeline, or a generator, which is given back.
+    ``source`` may also be one file of weights (``t2x.generators.single_file``), a loaded diffusers
+    pipeline, or a generator, which is given back. A published model is sampled as its authors do,
+    by name ("z-image-turbo") or hub id (``t2x.generators.presets``); ``preset`` names another one's
+    settings, or "none".
+    ``guidance``: rewards that steer it, "vqa=1,clip=0.3", a ``GuidanceConfig`` or a
+    ``GuidanceRecipe``, checked before anything is loaded; then it is a ``GuidedGenerator``.
+    ``rewards``: loaded ones for it, in place of loading those that are named; without
+    ``guidance`` each weighs 1.
     """
-    return cast("Generator", _load("generators", source, options, _ANY_GENERATOR))
+    guidance, rewards = options.pop("guidance", None), options.pop("rewards", ())
+    if guidance is None and not rewards:
+        return cast("Generator", _load("generators", source, options, _ANY_GENERATOR))
+    from t2x.guidance.recipe import make_recipe
+
+    recipe = make_recipe(guidance or {}, loaded=[reward.name for reward in rewards])
+    loaded = _load("generators", source, options, _ANY_GENERATOR)
+    from t2x.generators.guided import GuidedGenerator
+
+    return GuidedGenerator(loaded, recipe, rewards=rewards)
 
 
 def load_reward(reward: Any, /, **options: Any) -> RewardModel:
     """Load a reward by name or ``"pkg.module:Attr"``; options go to its factory.
 
     A reward that is loaded is given back. Weights are the factory's own option:
-    ``load_reward("clip", source="owner/model")``. ``dtype`` may be a name, as in a configuration.
+    ``load_reward("clip", source="owner/model")``. ``dtype`` may be a name, as in a configuration;
+    "auto" is bfloat16 where it is fast, else float32.
     """
     if isinstance(options.get("dtype"), str):
         from t2x.devices import named_dtype
 
-        options["dtype"] = named_dtype(options["dtype"])
+        options["dtype"] = named_dtype(options["dtype"], options.get("device"))
     return cast("RewardModel", _load("rewards", reward, options))
 
 
@@ -278,12 +312,18 @@ def check_names(kind: str, names: Iterable[Any]) -> None:
 
 
 def generator_source(name: str | Path) -> str | None:
-    """Give the folder or hub id that holds a generator's weights; None for one with a loader of its
-    own."""
+    """Give the folder or hub id that holds a generator's whole pipeline; None for one with a loader
+    of its own."""
     if isinstance(name, Path):
-        return str(_checked_folder(name))
+        return str(name if names_file(name) else _checked_folder(name))
     target, source = _resolve("generators", name, _ANY_GENERATOR)
-    return source[0] if target == _ANY_GENERATOR and source else None
+    if target != _ANY_GENERATOR or not source:
+        return None
+    from t2x.generators.presets import preset_for
+
+    preset = None if Path(source[0]).is_dir() else preset_for(source[0])
+    by_name = preset is not None and source[0] in (preset.name, preset.hub[0])
+    return preset.pipeline_source if preset is not None and by_name else source[0]
 
 
 def is_language_model(name: str) -> bool:
@@ -326,12 +366,19 @@ def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") 
             return factory(*source, **options)
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
-    except (OSError, ValueError) as error:
-        if not source or not isinstance(given, (str, Path)) or isinstance(error, T2XError):
+    except T2XError:
+        raise
+    except Exception as error:
+        if not isinstance(given, (str, Path)):
             raise
-        reason = shorten(str(error) or type(error).__name__, 300, placeholder=" ...")
+        from t2x.failures import explain, first_line
+
+        if said := explain(error, given):
+            raise said from error
+        if not source or not isinstance(error, (OSError, ValueError)):
+            raise
         raise T2XError(
-            f"cannot load {str(given)!r}: {reason.rstrip(' .')}; give a folder that holds a "
+            f"cannot load {str(given)!r}: {first_line(error)}; give a folder that holds a "
             "checkpoint, or a hub id while the hub can be reached"
         ) from error
 
@@ -358,6 +405,8 @@ def _resolve_any(kind: str, given: Any, any_loader: str) -> tuple[str, tuple[Any
             f"{type(given).__name__} is no reward; give a name ({', '.join(known_names(kind))}), "
             "and weights as source=, for instance load_reward('clip', source=...)"
         )
+    if isinstance(given, Path) and any_loader == _ANY_GENERATOR and names_file(given):
+        return any_loader, (given,)
     if isinstance(given, Path):
         return _loader_of(_checked_folder(given), any_loader), (given,)
     return any_loader, (given,)
@@ -388,8 +437,12 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
     for point in entry_points(group=f"t2x.{kind}"):
         if point.name == name:
             return point.value, ()
+    if kind == "generators" and name in _published():
+        return any_loader, (name,)
     if any_loader and _is_folder(name):
         return _loader_of(name, any_loader), (name,)
+    if any_loader == _ANY_GENERATOR and names_file(name):
+        return any_loader, (name,)
     if _LITERAL.fullmatch(name):
         return name, ()
     if any_loader and looks_local(name):
@@ -425,6 +478,9 @@ def _unknown(kind: str, name: str, known: Iterable[str], any_source: bool) -> Un
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     more = ", a local folder, a hub id owner/model" if any_source else ""
+    if kind == "generators":  # which are too many for a line
+        known = [other for other in known if other not in _published()]
+        more = f", {len(_published())} published models (`t2x list generators`){more}"
     if kind == "rewards" and (_HUB_ID.fullmatch(name) or _is_folder(name)):
         hint = f"weights are given to a reward as source=, load_reward('clip', source={name!r}); "
     shown = name if len(name) <= 80 else f"{name[:77]}..."

@@ -71,6 +71,12 @@ FACTS = {
         (-1.0, 1.0),
         download="0.35 GB",
     ),
+    "grounded": Facts(
+        "any reward of each thing where it is found, less what leaks outside (RewardFlow)",
+        "that of the reward, clip by default",
+        (-math.inf, 1.0),
+        real="any CLIP, or OWLv2 and Grounding DINO to find; as the reward inside",
+    ),
     "hps": Facts(
         "which picture of one prompt people prefer (HPS, PickScore)",
         "cos; also x100, logit",
@@ -163,6 +169,12 @@ FACTS = {
         "(1 - blur) exp(-noise / 0.1)",
         (0.0, 1.0),
         download="no weights",
+    ),
+    "questions": Facts(
+        "right answers to questions about the prompt's objects, colours, ... (RewardFlow's VQA)",
+        "mean log-probability less a margin's lack",
+        (-math.inf, 0.0),
+        real="any AutoModelForImageTextToText",
     ),
     "region": Facts(
         "any reward on the boxes or the mask of the context",

@@ -52,14 +52,28 @@ def make_key(kind: str, **fields: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def media_key(prompt: str, *, fingerprint: Mapping[str, Any], seed: int, negative: str = "") -> str:
+def media_key(
+    prompt: str,
+    *,
+    fingerprint: Mapping[str, Any],
+    seed: int,
+    negative: str = "",
+    source: str | None = None,
+) -> str:
     """Key of one generated picture or video.
 
     ``fingerprint`` is ``DiffusionGenerator.fingerprint()``: model id and revision, scheduler,
-    sampling settings and size, dtype, device and library versions.
+    sampling settings and size, dtype, device and library versions. ``source`` names the picture
+    that it was drawn from (``t2x.generators.sources.source_digest``), where there was one.
     """
+    drawn_from = {} if source is None else {"source": source}
     return make_key(
-        "media", prompt=prompt, negative=negative, seed=seed, fingerprint=dict(fingerprint)
+        "media",
+        prompt=prompt,
+        negative=negative,
+        seed=seed,
+        fingerprint=dict(fingerprint),
+        **drawn_from,
     )
 
 
@@ -219,6 +233,11 @@ class Store:
         try:
             db.execute("PRAGMA synchronous=NORMAL")
             yield db
+        except sqlite3.OperationalError as error:
+            raise T2XError(
+                f"cannot use the store {str(self.root)!r}: {error}; free some space there and see "
+                "that you may write, then run the same again: what it holds stays"
+            ) from error
         finally:
             db.close()
 

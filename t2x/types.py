@@ -78,7 +78,8 @@ class Context:
 
     ``source``: pictures before an edit, (N, 3, H, W) in [0, 1] or a list of (1, 3, H, W).
     ``mask``: (N, 1, H, W), 1 = keep. ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1].
-    ``questions``: yes/no questions per sample. ``user``: ids for personal rewards. ``fps``: frames
+    ``questions``: yes/no questions per sample; ``answers``: the right answer to each of them, "yes"
+    where there are none. ``user``: ids for personal rewards. ``fps``: frames
     per second.
     """
 
@@ -86,6 +87,7 @@ class Context:
     mask: Tensor | None = None
     boxes: Tensor | None = None
     questions: Sequence[Sequence[str]] | None = None
+    answers: Sequence[Sequence[str]] | None = None
     user: Sequence[str] | None = None
     fps: float | None = None
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,19 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Hear from a process of ``pytest -n`` that ended what it skipped."""
+    output = getattr(node, "workeroutput", {})  # absent where the process crashed
+    node.config.stash[FORBIDDEN].extend(output.get("skipped", []))
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    if session.config.stash[FORBIDDEN] and os.environ.get("CI") and exitstatus == 0:
+    skipped = session.config.stash[FORBIDDEN]
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["skipped"] = skipped
+    elif skipped and os.environ.get("CI") and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -73,10 +85,13 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """Remove log handlers that a test leaves: the command binds one to its test's stderr."""
-    root = logging.getLogger()
+    """Remove log handlers that a test leaves: the command binds one to its test's stderr, and
+    makes what is loaded known."""
+    root, loading = logging.getLogger(), logging.getLogger("t2x.loading")
     before, level = list(root.handlers), root.level
     yield
+    loading.handlers, loading.propagate = [], True
+    loading.setLevel(logging.NOTSET)
     for handler in [h for h in root.handlers if h not in before]:
         root.removeHandler(handler)
     root.setLevel(level)

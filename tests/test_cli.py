@@ -30,6 +30,7 @@ COMMANDS = (
     "demo",
     "rewrite",
     "generate",
+    "edit",
     "score",
     "rewards",
     "list",
@@ -45,6 +46,8 @@ COMMANDS = (
     "bench selection",
     "claims",
     "eval",
+    "eval edits",
+    "eval guidance",
     "eval sets",
     "eval world",
     "serve",
@@ -108,6 +111,8 @@ def test_version(t2x):
         (("world", "train"), 2, "Missing argument"),
         (("generate", ""), 1, "the prompt is empty"),
         (("generate", "cat", " \n"), 1, "prompt 2 is empty"),
+        (("generate", "caf\udce9"), 1, "the prompt is no valid Unicode text"),
+        (("generate", "cat", "--lora", ":0.8"), 1, "no file of a LoRA is named"),
         (("demo", "  "), 1, "the prompt is empty"),
         (("rewrite", ""), 1, "the prompt is empty"),
         (("rewrite",), 1, "one of both"),
@@ -163,7 +168,8 @@ def test_an_error_is_one_line_on_standard_error(t2x, arguments, code, message):
 
 def test_list_as_table_and_json(t2x):
     code, out, _ = t2x("list", "--json")
-    assert code == 0 and set(json.loads(out)) == {"rewriters", "generators", "rewards", "commands"}
+    kinds = {"rewriters", "generators", "rewards", "commands"}
+    assert code == 0 and set(json.loads(out)) == {*kinds, "presets"}
     assert "clip" in json.loads(out)["rewards"]
     code, out, _ = t2x("list", "rewards")
     assert code == 0 and "bright" in out and "emoji-flow" not in out
@@ -306,6 +312,14 @@ def test_generate_writes_pictures_with_their_prompt_inside(t2x):
     for row, picture in zip(rows[1::2], fresh, strict=True):
         assert torch.equal(load_picture(row["file"])[0], picture)
     assert Image.open(rows[2]["file"]).text["prompt"] == ODD[1]
+
+
+def test_a_picture_holds_what_its_generator_sampled_with(t2x):
+    code, out, _ = t2x("generate", "cat", "--model", "emoji-flow-turbo", "--steps", 2, "--json")
+    (row,) = json.loads(out)
+    sampling = json.loads(Image.open(row["file"]).text["sampling"])
+    assert code == 0 and sampling == row["sampling"]
+    assert sampling["num_inference_steps"] == 2 and "guidance_scale" in sampling
 
 
 def test_generate_passes_sampling_on_and_rewrites_first(t2x, monkeypatch):
@@ -652,6 +666,20 @@ def test_eval_sets_measures_several_rewrites(t2x):
     assert code == 0 and found["distinct"] == 1 and 1.0 < found["diversity"] < 1.1
     code, out, _ = t2x("eval", "sets", *arguments)
     assert code == 0 and "diversity" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("guidance", "--budgets", "3,x"), "numbers with commas"),
+        (("guidance", "--arms", "magic"), "unknown arm 'magic'"),
+        (("guidance", "--rewards", "hps=1"), "optimised and held out"),
+        (("edits", "--arms", "magic"), "unknown arm 'magic'"),
+    ],
+)
+def test_eval_of_guidance_says_what_is_wrong_before_it_loads(t2x, tmp_path, arguments, words):
+    code, _, err = t2x("eval", *arguments, "--store", tmp_path / "store")
+    assert code == 1 and words in err
 
 
 def test_world_render_draws_the_scenes_that_it_lists(t2x):

@@ -10,7 +10,16 @@ import torch
 from PIL import Image
 
 from t2x.errors import MissingDependencyError, T2XError
-from t2x.media import from_pil, load_media, load_picture, quantize, save_png, spaced, to_pil
+from t2x.media import (
+    from_pil,
+    load_media,
+    load_picture,
+    quantize,
+    save_png,
+    save_video,
+    spaced,
+    to_pil,
+)
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -193,6 +202,28 @@ def test_a_video_file_without_its_reader_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "a.mp4").write_bytes(b"x")
     with pytest.raises(MissingDependencyError, match=r"t2x\[video\]"):
         load_media(tmp_path / "a.mp4")
+
+
+@pytest.mark.extra("video")
+def test_a_video_is_written_and_read_again(tmp_path):
+    import av
+
+    levels = torch.tensor([0.2, 0.5, 0.8]).reshape(3, 1, 1, 1).expand(3, 3, 16, 32)
+    save_video(levels, tmp_path / "new" / "a.mp4", fps=12)
+    assert (load_media(tmp_path / "new" / "a.mp4") - levels).abs().max() < 0.02
+    with av.open(str(tmp_path / "new" / "a.mp4")) as file:
+        stream = file.streams.video[0]
+        assert (stream.average_rate, stream.codec_context.name) == (12, "h264")
+    with pytest.raises(ValueError, match=r"one video \(F, 3, H, W\)"):
+        save_video(torch.zeros(1, 2, 3, 4, 4).expand(2, 2, 3, 4, 4), tmp_path / "b.mp4")
+
+
+def test_a_video_that_mp4_can_not_hold_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(T2XError, match=r"even sides .* got 15x16 pixels at 8"):
+        save_video(torch.zeros(2, 3, 15, 16), tmp_path / "a.mp4")
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    with pytest.raises(MissingDependencyError, match=r"t2x\[video\]"):
+        save_video(torch.zeros(2, 3, 16, 16), tmp_path / "a.mp4")
 
 
 @pytest.mark.extra("video")

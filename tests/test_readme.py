@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,14 @@ import torch
 
 import t2x
 from t2x.media import load_picture
-from t2x.registry import COMMANDS, REWARDS, import_attr
+from t2x.registry import COMMANDS, REWARDS
 from t2x.testing import FakeGenerator, FakeReward, FakeRewriter
+from t2x.testing.snippets import checked_loader, fenced_blocks
 from t2x.world.weights import EMBEDDED
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = [block.text for block in fenced_blocks(README) if block.language == "python"]
 
 
 def test_the_python_example_runs_on_the_embedded_models(capsys: pytest.CaptureFixture[str]):
@@ -36,23 +35,12 @@ def test_the_python_example_runs_on_the_embedded_models(capsys: pytest.CaptureFi
     assert len([line for line in BLOCKS[0].splitlines() if line.strip()]) <= 12
 
 
-def _checked(target: str, made: Any) -> Callable[..., Any]:
-    """A stand-in for a loader that takes what the real factory takes, and gives a fake."""
-    factory = import_attr(target)
-
-    def load(name: str, **options: Any) -> Any:
-        inspect.signature(factory).bind(*([] if "source" in options else [name]), **options)
-        return made
-
-    return load
-
-
 def test_the_example_with_real_checkpoints_gives_its_loaders_what_they_take(monkeypatch):
     diffusion = "t2x.generators.diffusion:DiffusionGenerator.from_pretrained"
     language = "t2x.rewriters.language_model:LanguageModelRewriter.from_pretrained"
-    monkeypatch.setattr(t2x, "load_generator", _checked(diffusion, FakeGenerator()))
-    monkeypatch.setattr(t2x, "load_rewriter", _checked(language, FakeRewriter()))
-    monkeypatch.setattr(t2x, "load_reward", _checked(REWARDS["clip"], FakeReward()))
+    monkeypatch.setattr(t2x, "load_generator", checked_loader(diffusion, FakeGenerator()))
+    monkeypatch.setattr(t2x, "load_rewriter", checked_loader(language, FakeRewriter()))
+    monkeypatch.setattr(t2x, "load_reward", checked_loader(REWARDS["clip"], FakeReward()))
     exec(compile(BLOCKS[1], "README.md", "exec"), {})
     assert sorted(os.listdir("out")) == ["compare.png", "report.html", "result.json"]
 

@@ -231,6 +231,20 @@ def test_a_key_holds_everything_that_changes_a_picture():
     assert keys[0] == media_key("a", fingerprint=dict(reversed(fingerprint().items())), seed=0)
 
 
+def test_a_full_disk_is_one_line_and_costs_nothing_that_is_there(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.put_media("a", torch.zeros(3, 8, 8))
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("t2x.store._write", full)
+    with pytest.raises(T2XError, match="disk is full; free some space there"):
+        store.put_media("b", torch.ones(3, 8, 8))
+    monkeypatch.undo()
+    assert store.get_media("a") is not None and store.get_media("b") is None
+
+
 def test_score_keys_depend_on_prompt_media_and_reward(monkeypatch):
     def key(prompt: str = "a", media: str = "0", **reward: object) -> str:
         return score_key(prompt, media_digest=media, reward={"name": "clip", **reward})

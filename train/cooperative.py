@@ -64,7 +64,7 @@ from t2x.training.grpo import DEFAULTS, end_tokens, grpo_arguments, recent_means
 from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import world_range
 from t2x.training.policy import Policy, load_policy, load_trained, save_policy, save_trained
-from t2x.training.run import begin_run
+from t2x.training.run import begin_run, write_run_metrics
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.turn_rows import part_row
@@ -210,7 +210,7 @@ def main(config: Config) -> dict[str, float]:
     rows = zip(config.prompters, policies, strict=True)
     save_turns([(own.role, own.sees, p) for own, p in rows], Path(config.run.out) / "model")
     metrics |= scorer.cost | {"turns": float(len(turns)), "seconds": time.perf_counter() - begun}
-    return write_metrics(Path(config.run.out), metrics)
+    return write_run_metrics(Path(config.run.out), metrics)
 
 
 def plan_turns(config: Config) -> list[Turn]:

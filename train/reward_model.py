@@ -35,7 +35,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
-from t2x.files import write_metrics
 from t2x.functional.scores import hps_preference_loss
 from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
@@ -54,7 +53,7 @@ from t2x.training.config import DataConfig, PolicyConfig, RunConfig
 from t2x.training.limits import refuse_unused
 from t2x.training.picture_rows import Rows, load_pairs, load_questions
 from t2x.training.policy import with_adapters
-from t2x.training.run import begin_run
+from t2x.training.run import begin_run, write_run_metrics
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.reward_auc import auc
@@ -147,7 +146,7 @@ def main(config: Config) -> dict[str, float]:
     metrics = train[config.kind](config, out / "model")
     if config.data.validation is not None:
         metrics |= measure(config, out / "model")
-    return write_metrics(out, metrics)
+    return write_run_metrics(out, metrics)
 
 
 def train_preference(config: Config, folder: Path) -> dict[str, float]:

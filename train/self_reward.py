@@ -74,7 +74,7 @@ from t2x.training.data import load_prompts, load_rows
 from t2x.training.limits import refuse_unused, require_one_process
 from t2x.training.picture_rows import AnsweredQuestion, Rows, load_questions, world_range
 from t2x.training.policy import load_trained, save_trained, with_adapters
-from t2x.training.run import begin_run
+from t2x.training.run import begin_run, write_run_metrics
 from t2x.watching.config import WatchConfig
 from t2x.watching.watch import Watch
 from t2x.world.key_points import emoji_key_points
@@ -210,7 +210,7 @@ def main(config: Config) -> dict[str, float]:
         log.info("round %d: %s", number, found)
         metrics |= {f"round{number}/{name}": value for name, value in found.items()}
     save(vlm, config, out / "model")
-    return write_metrics(out, metrics | {"seconds": time.perf_counter() - begun})
+    return write_run_metrics(out, metrics | {"seconds": time.perf_counter() - begun})
 
 
 def save(vlm: Vlm, config: Config, folder: Path) -> None:

@@ -291,3 +291,96 @@ def selection(
     print_table(
         "prompt selection, simulated", columns, [(n, *row.values()) for n, row in found.items()]
     )
+
+
+@bench.command()
+def guide(
+    reward: Annotated[
+        str, typer.Option(help="Rewards with gradients, with commas between.")
+    ] = "clip,aesthetic",
+    pictures: Annotated[
+        int, typer.Option(min=1, help="Pictures at once on the embedded generator; 1 at full size.")
+    ] = 4,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds that count, after one more.")] = 3,
+    mid_size: Annotated[
+        bool, typer.Option(help="Time a random network of 90 M parameters at 512x512 too, once.")
+    ] = True,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    device: Annotated[str, typer.Option(help="Where the models run.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Time guidance against unguided drawing, in modes E and J, split into denoiser, decoder and
+    rewards, forward and backward.
+
+    `overhead_E` and `overhead_J` are the time of a guided run over the sum of its parts, the
+    largest of both networks. Also what decoding at half size and guiding every second step save,
+    with the rewards of the finished pictures. It takes a quarter of an hour on a processor.
+    """
+    names = split_names(reward, "reward", "clip,aesthetic")
+    clock = _clock(threads, device)
+    with progress() as show:
+        settings = {"clock": clock, "progress": show}
+        found = _measure_guidance(names, pictures, repeats, mid_size, threads, device, settings)
+    result: dict[str, Any] = {
+        key: max(entry[key] for entry in found.values()) for key in ("overhead_E", "overhead_J")
+    }
+    result |= {"rewards": names, "device": device, "threads": threads}
+    result |= {"clock": "wall" if threads > 1 or device != "cpu" else "cpu", "networks": found}
+    if as_json:
+        print_json(result)
+        return
+    for network, entry in found.items():
+        rows = [
+            (name, arm["seconds"], arm["over_unguided"], arm["megabytes"], _means(arm))
+            for name, arm in entry["arms"].items()
+        ]
+        head = ("", "seconds/picture", "times", "MB", "rewards of the pictures")
+        print_table(network, head, rows)
+        parts = [(name, part["forward"], part["backward"]) for name, part in entry["parts"].items()]
+        print_table("", ("part", "forward, s", "backward, s"), parts)
+    print_table("", ("", "times"), [(k, result[k]) for k in ("overhead_E", "overhead_J")])
+
+
+def _means(arm: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in arm.get("scores", {}).items())
+
+
+def _measure_guidance(
+    names: list[str],
+    pictures: int,
+    repeats: int,
+    mid_size: bool,
+    threads: int,
+    device: str,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    import torch
+
+    from t2x.generators.diffusion import DiffusionGenerator
+    from t2x.guidance.bench import bench_guidance, mid_size_pipeline
+    from t2x.registry import load_reward
+    from t2x.world.prompts import training_prompts
+    from t2x.world.weights import require_model
+
+    torch.set_num_threads(threads)
+    rewards = [load_reward(name, device=device) for name in names]
+    generator = DiffusionGenerator.from_pretrained(require_model("emoji-flow"), device=device)
+    prompts = [prompt.text for prompt in training_prompts(pictures)]
+    found = {
+        "emoji-flow": bench_guidance(
+            generator.pipeline,
+            rewards,
+            prompts,
+            call=generator.settings(),
+            repeats=repeats,
+            **settings,
+        )
+    }
+    if mid_size:
+        call = {"num_inference_steps": 4, "guidance_scale": 3.0, "height": 512, "width": 512}
+        pipe = mid_size_pipeline().to(device)
+        pipe.set_progress_bar_config(disable=True)
+        found["90 M, 512x512"] = bench_guidance(
+            pipe, rewards, prompts[:1], call=call, repeats=1, scored=False, **settings
+        )
+    return found

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from t2x.errors import T2XError
-from t2x.plain import plain
+from t2x.plain import is_text, plain
 
 SPOKEN = 10.0  # seconds between two lines about a long job, where there is no terminal
 
@@ -80,11 +80,13 @@ def note(text: str) -> None:
 
 
 def check_prompts(prompts: Sequence[str]) -> None:
-    """Raise ``T2XError`` if a prompt has no text."""
+    """Raise ``T2XError`` if a prompt has no text, or bytes that are none."""
     for number, prompt in enumerate(prompts, 1):
+        where = "the prompt" if len(prompts) == 1 else f"prompt {number}"
         if not prompt.strip():
-            where = "the prompt" if len(prompts) == 1 else f"prompt {number}"
             raise T2XError(f"{where} is empty; say what the picture should show")
+        if not is_text(prompt):
+            raise T2XError(f"{where} is no valid Unicode text: {prompt[:40]!r}; write it in UTF-8")
 
 
 def split_names(text: str, what: str, example: str) -> list[str]:

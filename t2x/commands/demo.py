@@ -16,13 +16,20 @@ from t2x.commands.console import (
     progress,
     split_names,
 )
+from t2x.commands.memory_options import (
+    MemoryLimit,
+    Offload,
+    Quantize,
+    VaeTiling,
+    placement_options,
+)
 from t2x.evaluation.demo import FILES, REWARDS
 from t2x.plain import plain
 
 __all__ = ["demo"]
 
 
-def demo(
+def demo(  # noqa: PLR0913 - a command has a parameter for each of its options
     prompt: Annotated[
         str | None, typer.Argument(help="What you want to see; without it a good one is taken.")
     ] = None,
@@ -40,6 +47,10 @@ def demo(
     rewards: Annotated[
         str, typer.Option("--reward", "-r", help="Names from `t2x list`, with commas between.")
     ] = ",".join(REWARDS),
+    offload: Offload = None,
+    quantize: Quantize = None,
+    vae_tiling: VaeTiling = False,
+    memory_limit: MemoryLimit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrite a prompt, generate with and without it, score both, and show them side by side.
@@ -61,6 +72,8 @@ def demo(
             generator=model,
             rewards=names,
             progress=show,
+            memory_limit=memory_limit,
+            options=placement_options(offload, quantize, vae_tiling),
         )
     if as_json:
         print_json(result.record())

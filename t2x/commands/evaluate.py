@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from t2x.commands.console import print_json, print_table, progress, split_names
+from t2x.commands.console import (
+    print_json,
+    print_table,
+    progress,
+    split_names,
+    split_weights,
+)
+from t2x.errors import T2XError
 
 __all__ = ["evaluate", "print_arms"]
 
@@ -94,6 +101,214 @@ def sets(
         for name, arm in result["arms"].items()
     ]
     print_table("", ("arm", "overall", "diversity", "different texts"), cells)
+
+
+@evaluate.command("guidance")
+def guidance(  # noqa: PLR0913 - a command has a parameter for each of its options
+    arms: Annotated[
+        str, typer.Option("--arms", "--arm", help="Arms with commas between; all without.")
+    ] = "",
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 1000,
+    budgets: Annotated[
+        str, typer.Option(help="What each arm may spend, in plain pictures of the generator.")
+    ] = "3,6,12",
+    rewriter: Annotated[
+        str,
+        typer.Option(help="Arms also run on the texts of this arm of `t2x eval world`, or none."),
+    ] = "rewrite",
+    seed: Annotated[int, typer.Option(help="Seed of prompts and pictures.")] = 7,
+    generator: Annotated[
+        str, typer.Option("--model", help="What draws: a diffusers pipeline by name or folder.")
+    ] = "emoji-flow-turbo",
+    rewards: Annotated[
+        str,
+        typer.Option(
+            help="What the arms optimise, NAME=WEIGHT with commas between; vqa=1,clip=1 without, "
+            "of ablations questions=1,clip=1, since adaptive weights need answers."
+        ),
+    ] = "",
+    held_out: Annotated[str, typer.Option(help="A reward that no arm sees.")] = "hps",
+    settings: Annotated[
+        str, typer.Option(help="YAML of --tune; t2x brings some for its own generators.")
+    ] = "",
+    tune: Annotated[
+        bool,
+        typer.Option("--tune", help="Choose settings on validation prompts; --out is the YAML."),
+    ] = False,
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="RewardFlow with its parts left out one by one.")
+    ] = False,
+    diverse: Annotated[
+        int, typer.Option(min=0, help="Prompts that are drawn from 4 seeds, for diversity.")
+    ] = 50,
+    store: Annotated[
+        str, typer.Option(help="Folder of pictures and results; a stopped run goes on from it.")
+    ] = "runs/guidance",
+    out: Annotated[str, typer.Option(help="A plot of scores against FLOPs, .svg or .png.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare guidance, search and more steps at equal FLOPs on held-out prompts: the judge's
+    score, a reward that nothing optimises, diversity and cost.
+    """
+    from t2x.store import Store
+    from t2x.world.guided import GuidedSetup, ablated_arms, evaluate_guidance
+    from t2x.world.guided_names import ARMS
+    from t2x.world.guided_tuning import load_tuned, settings_for
+
+    names = split_names(arms, "arm", "--arms unguided,best-of-n") if arms else list(ARMS)
+    weights = rewards or ("questions=1,clip=1" if ablation else "vqa=1,clip=1")
+    if ablation:
+        names = ablated_arms(names if arms else ("rewardflow-e",))
+    sources = ["raw"] if rewriter in ("", "none") else ["raw", rewriter]
+    tuned = None if tune else load_tuned(settings or generator)
+    if settings and not tune and tuned is None:
+        raise T2XError(f"there is no file {settings!r}; give --settings the YAML of --tune")
+    known = settings_for(tuned, names)
+    setup = GuidedSetup(
+        arms=names,
+        n=n,
+        budgets=_numbers(budgets),
+        rewriters=sources,
+        seed=seed,
+        generator=generator,
+        rewards=split_weights(weights, "reward", "--rewards vqa=1,clip=1"),
+        held_out=held_out,
+        settings=known,
+        diverse=diverse,
+    )
+    cache = Store(store)
+    if tune:
+        _tune_guidance(setup, cache, out, as_json)
+        return
+    with progress() as show:
+        result = evaluate_guidance(setup, store=cache, progress=show)
+    if out:
+        from t2x.world.guided_plot import draw_guidance
+
+        draw_guidance(result, out)
+    if as_json:
+        print_json(result)
+        return
+    _print_guidance(result)
+
+
+@evaluate.command("edits")
+def edits(
+    arms: Annotated[
+        str, typer.Option("--arms", "--arm", help="Methods with commas between; all without.")
+    ] = "",
+    n: Annotated[int, typer.Option("--n", min=1, help="Edits.")] = 200,
+    budget: Annotated[
+        float, typer.Option(min=1, help="What each may spend, in plain pictures of the generator.")
+    ] = 3.0,
+    seed: Annotated[int, typer.Option(help="Seed of sources and edits.")] = 7,
+    generator: Annotated[
+        str, typer.Option("--model", help="What draws and edits: a pipeline by name or folder.")
+    ] = "emoji-flow",
+    rewards: Annotated[
+        str, typer.Option(help="What guided methods optimise, NAME=WEIGHT with commas between.")
+    ] = "vqa=1,clip=1",
+    ablation: Annotated[
+        bool,
+        typer.Option("--ablation", help="RewardFlow without its tether, without a reward, ..."),
+    ] = False,
+    store: Annotated[
+        str, typer.Option(help="Folder of pictures and results; a stopped run goes on from it.")
+    ] = "runs/guidance",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Edit pictures of the emoji world by an instruction: is the target reached, is the background
+    kept, at equal FLOPs.
+    """
+    from t2x.store import Store
+    from t2x.world.edited import EDIT_ABLATIONS, EDIT_ARMS, EditSetup, evaluate_edits
+
+    names = split_names(arms, "arm", "--arms sdedit,rewardflow") if arms else list(EDIT_ARMS)
+    if ablation:
+        names = [*names, *(f"rewardflow {part}" for part in EDIT_ABLATIONS)]
+    weights = split_weights(rewards, "reward", "--rewards vqa=1,clip=1")
+    setup = EditSetup(names, n, budget, seed, generator, weights)
+    with progress() as show:
+        result = evaluate_edits(setup, store=Store(store), progress=show)
+    if as_json:
+        print_json(result)
+        return
+    columns = ("arm", "steps", "reached", "95 %", "PSNR", "GFLOP", "NFE", "s", "held out")
+    rows = [
+        (
+            name,
+            arm["size"],
+            _short(arm["overall"]),
+            " to ".join(map(_short, arm["ci95"])),
+            _short(arm["psnr"]),
+            _short(arm["flops"] / 1e9),
+            *(_short(arm[key]) for key in ("nfe", "seconds", "heldout_reward")),
+        )
+        for name, arm in result["arms"].items()
+        if arm["size"] is not None
+    ]
+    print_table("edits at equal FLOPs", columns, rows)
+    for key in ("overall", "psnr"):
+        _print_differences({f"{name}: {key}": d[key] for name, d in result["differences"].items()})
+
+
+def _tune_guidance(setup: Any, store: Any, out: str, as_json: bool) -> None:
+    """Choose settings at the middle budget and write them down."""
+    from dataclasses import asdict
+
+    from t2x.world.guided_tuning import save_tuned, tune_guidance
+
+    budget = sorted(setup.budgets)[len(setup.budgets) // 2]
+    with progress() as show:
+        tuned = tune_guidance(setup, budget=budget, store=store, progress=show)
+    if out:
+        command = f"t2x eval guidance --tune --model {tuned.generator} --n {tuned.n}"
+        save_tuned(tuned, out, command=f"{command} --seed {tuned.seed} --budgets {budget:g}")
+    if as_json:
+        print_json(asdict(tuned))
+        return
+    rows = [
+        (name, str(row["settings"]), _short(row["heldout_reward"]), _short(row["reward"]))
+        for name, tried in tuned.tried.items()
+        for row in tried
+    ]
+    print_table("settings", ("arm", "settings", tuned.tuned_by, "optimised"), rows)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise T2XError(
+            f"budgets are numbers with commas between, like 3,6; got {text!r}"
+        ) from error
+
+
+def _print_guidance(result: dict[str, Any]) -> None:
+    columns = ("arm", "size", "overall", "95 %", "GFLOP", "NFE", "s", "optimised", "held out")
+    rows = []
+    for name, arm in result["arms"].items():
+        if arm["size"] is None:
+            rows.append((name, "over budget", *[""] * 9))
+            continue
+        low, high = arm["ci95"]
+        rows.append(
+            (
+                name,
+                arm["size"],
+                _short(arm["overall"]),
+                f"{_short(low)} to {_short(high)}",
+                _short(arm["flops"] / 1e9),
+                _short(arm["nfe"]),
+                _short(arm["seconds"]),
+                _short(arm["reward"]),
+                _short(arm["heldout_reward"]),
+                _short(arm["diversity"]),
+                arm["over_optimised"],
+            )
+        )
+    print_table("guidance at equal FLOPs", (*columns, "diversity", "over-optimised"), rows)
+    _print_differences({name: gap["judge"] for name, gap in result["differences"].items()})
 
 
 def print_arms(arms: dict[str, Any]) -> None:

@@ -101,13 +101,14 @@ def rewrite(  # noqa: PLR0913 - a command has a parameter for each of its option
 
 def _check_target(name: str) -> None:
     """Refuse what can be no generator: its tokenizers would only be missing."""
-    from t2x.registry import known_names
+    from t2x.registry import GENERATORS, known_names
     from t2x.rewriters.targets import TARGETS
 
     known = [*known_names("generators"), *TARGETS]
     if name not in known and "/" not in name and ":" not in name and not Path(name).is_dir():
         raise UnknownNameError(
-            f"unknown generator {name!r} for --target: known are: {', '.join(known)}, a local "
+            f"unknown generator {name!r} for --target: known are: "
+            f"{', '.join([*GENERATORS, *TARGETS])}, a name of `t2x list generators`, a local "
             "folder, or a hub id owner/model"
         )
 

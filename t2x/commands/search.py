@@ -17,12 +17,13 @@ from t2x.commands.console import (
     split_weights,
 )
 from t2x.files import made_folder
-from t2x.search.loading import METHODS, REWARDS, check_parts, load_search, make_method
+from t2x.registry import REWRITERS, SEARCH_REWARDS
 
 if TYPE_CHECKING:
     from t2x.search.history import History
 
-EXAMPLE = ",".join(f"{name}={weight:g}" for name, weight in REWARDS.items())
+EXAMPLE = ",".join(f"{name}={weight:g}" for name, weight in SEARCH_REWARDS.items())
+METHODS = [name.removeprefix("search:") for name in REWRITERS if name.startswith("search:")]
 
 __all__ = ["EXAMPLE", "search"]
 
@@ -67,6 +68,8 @@ def search(
     history.html, which shows how the texts converged, history.json and best.png.
     """
     check_prompts(prompts)
+    from t2x.search.loading import check_parts, load_search, make_method
+
     weights = split_weights(rewards, "reward", EXAMPLE)
     check_parts(rewriter, model, weights)
     way = make_method(method)

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2x.benchmarks.marker import refuse_benchmark
 from t2x.data.collect import CHUNK, collect, load_writer
 from t2x.data.decontaminate import find_benchmark
 from t2x.data.prompts import PromptRules, Sieve
@@ -82,7 +83,9 @@ def scored_path(out: Path) -> Path:
 
 
 def gather(prompts: PromptSource, dropped: Counter[str]) -> list[Sourced]:
-    """The prompts that fit, as many as are wanted."""
+    """The prompts that fit, as many as are wanted; T2XError for what ``t2x benchmark`` wrote."""
+    if prompts.source != "world":
+        refuse_benchmark(prompts.source)
     found: Iterator[Sourced] = read_prompts(
         prompts.source, seed=prompts.seed, column=prompts.column, split=prompts.split
     )
@@ -147,6 +150,7 @@ def gather_candidates(
 
 def _read_candidates(prompts: PromptSource, dropped: Counter[str]) -> list[Scored]:
     path = Path(prompts.source)
+    refuse_benchmark(path)
     found = read_histories(path) if path.is_dir() else read_scored(path)
     sieve = _sieve(prompts)
     places = ((Sourced(one.prompt, {"at": i})) for i, one in enumerate(found))

@@ -10,6 +10,7 @@ from typing import Any
 
 from t2x.data.files import read_rows
 from t2x.errors import T2XError
+from t2x.plain import is_text
 
 __all__ = ["COLUMNS", "Sourced", "last_text", "prompt_of", "read_prompts", "read_table"]
 
@@ -110,9 +111,4 @@ def last_text(value: Any, role: str = "user") -> str | None:
         messages = [m for m in value if isinstance(m, Mapping)]
         texts = [m.get("content") for m in messages if m.get("role") == role]
         value = texts[-1] if texts else None
-    return value if isinstance(value, str) and _is_text(value) else None
-
-
-def _is_text(value: str) -> bool:
-    """Whether it is Unicode: JSON can write half a surrogate pair."""
-    return value == value.encode("utf-8", "replace").decode("utf-8")
+    return value if isinstance(value, str) and is_text(value) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -26,9 +26,9 @@ from t2x.registry import loading
 from t2x.rewriters.parsing import write_completion
 from t2x.rollouts.reading import policy_text
 from t2x.watching.bar import training_bar
-from t2x.world.prompts import SEEN_KINDS, validation_prompts
+from t2x.world.prompts import SEEN_KINDS, UserPrompt, validation_prompts
 from t2x.world.scene import TASKS
-from t2x.world.teacher import teacher_pair, teaching_prompt
+from t2x.world.teacher import MISSING_KINDS, teacher_pair, teaching_prompt
 
 __all__ = ["WorldQuery", "load", "of_world", "world_rows"]
 
@@ -87,8 +87,9 @@ def world_rows(
     """Make the rows that ``KIND?n=...&seed=...`` names, the same at every call.
 
     ``sft``: prompt, completion of the teacher (``t2x.world.teacher``), original_prompt, kind, task.
-    ``prompts`` and ``validation``: the same without completion, no prompt twice. ``dropped`` counts
-    what was left out, ``tell`` hears how many there are.
+    ``sft-validation``: the teacher's completions of validation prompts. ``prompts`` and
+    ``validation``: the same without completion, no prompt twice. ``dropped`` counts what was left
+    out, ``tell`` hears how many there are.
     """
     query = WorldQuery.parse(text)
     return _KINDS[query.kind](query, Counter() if dropped is None else dropped, tell)
@@ -129,9 +130,28 @@ def _sft(query: WorldQuery, dropped: Counter[str], tell: Tell) -> list[dict[str,
     return [*rows.values()]
 
 
+def _sft_validation(query: WorldQuery, dropped: Counter[str], tell: Tell) -> list[dict[str, Any]]:
+    """Of the phrasing kinds that the teacher has."""
+    wanted = {
+        row["original_prompt"] for row in _validation(replace(query, n=2 * query.n), dropped, tell)
+    }
+    drawn = validation_prompts(4 * query.n + _MOST, query.seed)
+    known = {p.text: p for p in drawn if p.text in wanted and p.kind not in MISSING_KINDS}
+    rng = random.Random(f"data sft validation {query.seed}")
+    rows = [_answered(p, rng, reasoning=bool(query.reasoning))[0] for p in known.values()]
+    if len(rows) < query.n:
+        raise T2XError(f"the world has no {query.n} different prompts there; give fewer")
+    return rows[: query.n]
+
+
 def _taught(rng: random.Random, *, reasoning: bool) -> tuple[dict[str, Any], str]:
     """A row of the teacher, and its answer."""
-    prompt = teaching_prompt(rng.getrandbits(48))
+    return _answered(teaching_prompt(rng.getrandbits(48)), rng, reasoning=reasoning)
+
+
+def _answered(
+    prompt: UserPrompt, rng: random.Random, *, reasoning: bool
+) -> tuple[dict[str, Any], str]:
     think, answer = teacher_pair(prompt, rng)
     original = prompt.text
     if rng.random() < KEPT_WORDS:
@@ -181,6 +201,7 @@ def _is_number(text: str) -> bool:
 
 _KINDS: dict[str, Callable[[WorldQuery, Counter[str], Tell], list[dict[str, Any]]]] = {
     "sft": _sft,
+    "sft-validation": _sft_validation,
     "prompts": _prompts,
     "validation": _validation,
 }

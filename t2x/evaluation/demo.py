@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.evaluation.phases import (
+    Drawn,
     Progress,
     Steps,
     by_arm,
@@ -25,7 +26,7 @@ from t2x.evaluation.phases import (
     score_phase,
     unmeasured,
 )
-from t2x.evaluation.side_by_side import SideBySide
+from t2x.evaluation.side_by_side import ARMS, SideBySide
 from t2x.files import made_folder
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def run_demo(
     generator: str | Generator = "emoji-flow",
     rewards: Sequence[str | RewardModel] = REWARDS,
     progress: Progress | None = None,
+    memory_limit: int | str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> SideBySide:
     """Compare one prompt with and without a rewrite, and write ``FILES`` into ``out``.
 
@@ -78,6 +81,10 @@ def run_demo(
             ``Guarded``.
         generator: the same for what draws; it must make pictures.
         rewards: names or loaded objects; those that fail are not measured.
+        memory_limit: bytes, or text like "20GB", under which the run stays, phase after phase; a
+            phase that does not fit is refused before anything is loaded. Without one, weights that
+            exceed what is available are warned of.
+        options: of loading a generator that is named: offload, quantize, vae_tiling, ...
         progress: hears (what is done now, steps done, steps in all).
 
     Raises ``T2XError`` for an empty prompt, an unknown name, missing weights of rewriter or
@@ -93,10 +100,24 @@ def run_demo(
         raise T2XError("the prompt is empty; say what the picture should show")
     folder = None if out is None else made_folder(out)
     steps = Steps(progress, total=2 + len(rewards))
-    check_memory(rewriter, generator)
+    fitting = None
+    if memory_limit is None:
+        check_memory(rewriter, generator)
+    else:
+        from t2x.memory import fit_under
+
+        fitting = fit_under(
+            memory_limit,
+            rewriter=rewriter,
+            generator=generator,
+            rewards=rewards,
+            pictures=2 * num,
+            options=options,
+        )
     rewrite = rewrite_phase(rewriter, generator, text, seed=seed, steps=steps)
     seeds = tuple(range(seed, seed + num))
-    drawn = draw_phase(generator, rewrite, seeds, steps)
+    most = None if fitting is None else fitting.batch
+    drawn = draw_phase(generator, rewrite, seeds, steps, options=options, most=most)
     drawn_only = SideBySide(
         rewrite=rewrite,
         seeds=seeds,
@@ -105,18 +126,30 @@ def run_demo(
         generator=drawn.model_id,
         settings=drawn.settings,
         versions=_versions(),
-        command=_command(text, seed, num, (rewriter, generator, *rewards)),
+        command=_command(text, seed, num, (rewriter, generator, *rewards), options or {}),
         objects=_objects(rewriter, generator, rewards),
         picked=prompt is None,
         seconds=dict(steps.seconds),
+        syntax=_syntax(drawn),
     )
     if folder is not None:
         _write(drawn_only, folder)
-    columns = tuple(score_phase(reward, text, drawn.media, num, steps) for reward in rewards)
+    words = drawn.prepared[0].text if drawn.prepared else text
+    scored = [None] * len(rewards) if fitting is None else fitting.scored
+    columns = tuple(
+        score_phase(reward, words, drawn.media, num, steps, most=most)
+        for reward, most in zip(rewards, scored, strict=True)
+    )
     result = replace(drawn_only, rewards=columns, seconds=steps.finish())
     if folder is not None:
         _write(result, folder)
     return result
+
+
+def _syntax(drawn: Drawn) -> dict[str, dict[str, Any]]:
+    """What became of each arm's syntax, of those that have any."""
+    both = (drawn.prepared * len(ARMS))[: len(ARMS)]  # one text where the arms are the same
+    return {arm: row.record() for arm, row in zip(ARMS, both, strict=False) if row.acts}
 
 
 def _versions() -> dict[str, str]:
@@ -125,7 +158,9 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-def _command(text: str, seed: int, num: int, sources: Sequence[Any]) -> str:
+def _command(
+    text: str, seed: int, num: int, sources: Sequence[Any], options: Mapping[str, Any]
+) -> str:
     """Write the command that gives the same pictures and scores; "" if none does, as for a source
     that is an object, whose name does not tell how it was loaded."""
     rewriter, generator, *rewards = sources
@@ -138,6 +173,9 @@ def _command(text: str, seed: int, num: int, sources: Sequence[Any]) -> str:
         words += ["--model", generator]
     if tuple(rewards) != REWARDS:
         words += ["--reward", ",".join(rewards)]
+    for key, value in options.items():
+        flag = f"--{key.replace('_', '-')}"
+        words += [flag] if value is True else [flag, str(value)]
     return shlex.join([*words, *(["--"] if text.startswith("-") else []), text])
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +21,7 @@ from t2x.evaluation.side_by_side import ARMS, RewardColumn
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from t2x.generators.prompt_syntax import PreparedPrompt
     from t2x.types import Generator, Media, RewardModel, Rewrite, Rewriter
 
 log = logging.getLogger(__name__)
@@ -73,11 +74,15 @@ class Steps:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Pictures of both arms in one row, the original's first; of one arm if they are the same."""
+    """Pictures of both arms in one row, the original's first; of one arm if they are the same.
+
+    ``prepared``: what became of each arm's syntax, where the generator can tell.
+    """
 
     media: Media
     model_id: str
     settings: dict[str, Any]
+    prepared: tuple[PreparedPrompt, ...] = ()
 
 
 def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
@@ -86,7 +91,7 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
     A warning and no error: weights may be loaded smaller than they are stored, and systems swap.
     """
     from t2x.devices import resolve_device
-    from t2x.generators.residency import Preflight, available_bytes
+    from t2x.memory import Preflight, available_bytes
 
     stages = {
         f"{kind} {source}": _stored_bytes(source)
@@ -103,7 +108,7 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
 
 def _stored_bytes(name: str) -> int | None:
     """Bytes of a model's weights as they are stored, or None where that is unknown."""
-    from t2x.generators.residency import weight_bytes
+    from t2x.memory import weight_bytes
     from t2x.world.weights import EMBEDDED, require_model
 
     try:
@@ -119,7 +124,7 @@ def rewrite_phase(
     source: str | Rewriter, generator: str | Generator, text: str, *, seed: int, steps: Steps
 ) -> Rewrite:
     """Load, rewrite within the token limits of ``generator``, let go."""
-    from t2x.generators.memory import release_memory
+    from t2x.memory.machine import release_memory
     from t2x.rewriters.loading import load_guarded
 
     with steps.phase("rewrite", f"rewriting with {name_of(source)}"):
@@ -132,29 +137,41 @@ def rewrite_phase(
 
 
 def draw_phase(
-    source: str | Generator, rewrite: Rewrite, seeds: tuple[int, ...], steps: Steps
+    source: str | Generator,
+    rewrite: Rewrite,
+    seeds: tuple[int, ...],
+    steps: Steps,
+    *,
+    options: Mapping[str, Any] | None = None,
+    most: int | None = None,
 ) -> Drawn:
-    """Load, draw both arms from the same seeds, let go. Arms that are the same are drawn once."""
-    from t2x.generators.memory import release_memory
+    """Load, draw both arms from the same seeds, let go. Arms that are the same are drawn once.
+
+    ``options`` are those of loading; at ``most`` so many pictures are drawn at a time.
+    """
     from t2x.generators.negatives import usable_negatives
+    from t2x.memory.machine import release_memory
     from t2x.registry import load_generator
 
     texts = [(rewrite.original, ""), (rewrite.text, rewrite.negative)][: 1 + rewrite.changed]
     jobs = [(*text, seed) for text in texts for seed in seeds]
     parts: list[Media] = []
     with steps.phase("generate", f"loading {name_of(source)}"):
-        model = load_generator(source) if isinstance(source, str) else source
+        model = load_generator(source, **(options or {})) if isinstance(source, str) else source
         if model.modality != "image":
             raise T2XError(f"{model.model_id} makes videos; the demo compares pictures")
         settings = _settings(model)
-        for start in range(0, len(jobs), BATCH):
+        size = min(BATCH, most or BATCH)
+        for start in range(0, len(jobs), size):
             steps.say(f"drawing {len(jobs)} pictures with {model.model_id}, {start} done")
-            prompts, negatives, numbers = zip(*jobs[start : start + BATCH], strict=True)
+            prompts, negatives, numbers = zip(*jobs[start : start + size], strict=True)
             negative = usable_negatives(model, negatives)
             parts.append(model.generate(prompts, negative=negative, seeds=numbers))
-        drawn = Drawn(_joined(parts), model.model_id, settings)
+        prepare = getattr(model, "prepare", None)
+        prepared = () if prepare is None else tuple(prepare([text for text, _ in texts]))
+        drawn = Drawn(_joined(parts), model.model_id, settings, prepared)
         if isinstance(source, str):
-            del model
+            del model, prepare  # a bound method holds its model
             release_memory()
     return drawn
 
@@ -179,15 +196,22 @@ def _settings(model: Generator) -> dict[str, Any]:
 
 
 def score_phase(
-    source: str | RewardModel, prompt: str, media: Media, num: int, steps: Steps
+    source: str | RewardModel,
+    prompt: str,
+    media: Media,
+    num: int,
+    steps: Steps,
+    *,
+    most: int | None = None,
 ) -> RewardColumn:
-    """Load, score every picture against the user's own words, let go."""
+    """Load, score every picture against the user's own words, at ``most`` so many at a time, let
+    go."""
     from t2x.generators.loading import quiet
-    from t2x.generators.memory import release_memory
+    from t2x.memory.machine import release_memory
 
     with steps.phase("score", f"scoring with {name_of(source)}"), quiet():
         try:
-            column = _measure(source, prompt, media, num)
+            column = _measure(source, prompt, media, num, most or len(media))
         except Exception as error:  # pictures are there: no reward may take them along
             problem = _reason(error)
             meant = isinstance(error, T2XError | OSError)
@@ -214,7 +238,9 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _measure(source: str | RewardModel, prompt: str, media: Media, num: int) -> RewardColumn:
+def _measure(
+    source: str | RewardModel, prompt: str, media: Media, num: int, most: int
+) -> RewardColumn:
     import torch
 
     from t2x.registry import load_reward
@@ -222,12 +248,17 @@ def _measure(source: str | RewardModel, prompt: str, media: Media, num: int) -> 
     reward = load_reward(source) if isinstance(source, str) else source
     if reward.modality != "image":
         raise T2XError(f"{reward.name} scores videos, and these are pictures")
-    with torch.no_grad():
-        scores = reward.score([prompt] * len(media), media)
-    if tuple(scores.shape) != (len(media),):
-        raise T2XError(
-            f"{reward.name} gave scores of shape {tuple(scores.shape)} for {len(media)} pictures"
-        )
+    parts = []
+    for start in range(0, len(media), most):
+        some = media[start : start + most]
+        with torch.no_grad():
+            scores = reward.score([prompt] * len(some), some)
+        if tuple(scores.shape) != (len(some),):
+            raise T2XError(
+                f"{reward.name} gave scores of shape {tuple(scores.shape)} for {len(some)} pictures"
+            )
+        parts.append(scores)
+    scores = torch.cat(parts)
     values = tuple(float(value) for value in scores.double().tolist())
     return RewardColumn(
         name=name_of(source),

@@ -26,7 +26,16 @@ _NO_PROMPT = "no prompt was given and the file holds none; give --prompt TEXT or
 VALUES = 2**26  # numbers held at a time: 256 MB of pixels
 THUMBNAIL = 256
 
-__all__ = ["Item", "Row", "find_items", "ranked", "reads_prompt", "score_items"]
+__all__ = [
+    "Item",
+    "Row",
+    "ensemble_of",
+    "find_items",
+    "ranked",
+    "reads_prompt",
+    "score_batch",
+    "score_items",
+]
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +105,7 @@ def score_items(
     Rewards of pictures score videos by the mean over frames; of a picture, rewards of videos are
     NaN.
     """
-    ensembles = {kind: _ensemble(rewards, kind) for kind in ("image", "video")}
+    ensembles = {kind: ensemble_of(rewards, kind) for kind in ("image", "video")}
     rows: list[Row] = []
     for batch in _batches(items, max_frames):
         for row, media in batch:
@@ -107,7 +116,7 @@ def score_items(
             some = [(row, m) for row, m in batch if m is not None and m.ndim == dimensions]
             names, ensemble = ensembles[kind]
             if some and ensemble is not None:
-                _score(ensemble, names, [r for r, _ in some], [m for _, m in some])
+                score_batch(ensemble, names, [r for r, _ in some], [m for _, m in some])
         rows += [row for row, _ in batch]
         if progress is not None:
             progress(len(rows), len(items))
@@ -182,10 +191,11 @@ def _stored(entry: _Entry) -> str:
     return text["prompt"] if {"prompt", "text", "seed"} <= set(text) else ""
 
 
-def _ensemble(
+def ensemble_of(
     rewards: dict[str, RewardModel], kind: Modality
 ) -> tuple[list[str], RewardEnsemble | None]:
-    """What scores media of one kind, and the names of its rewards."""
+    """What scores media of one kind, and the names of its rewards: those of pictures score videos
+    by the mean over frames; None if none of them can."""
     from t2x.scoring.ensemble import RewardEnsemble
     from t2x.scoring.frames import frames
 
@@ -218,10 +228,11 @@ def _batches(items: Sequence[Item], max_frames: int) -> Iterator[list[tuple[Row,
         yield batch
 
 
-def _score(
+def score_batch(
     ensemble: RewardEnsemble, names: Sequence[str], rows: Sequence[Row], media: list[Tensor]
 ) -> None:
-    """Fill in the scores; if the batch fails, each on its own, so that one failure is one row's."""
+    """Fill in the scores of media, one (1, ...) for each row; if the batch fails, each on its own,
+    so that one failure is one row's."""
     try:
         columns = ensemble.components([row.item.prompt for row in rows], media)
     except (T2XError, ValueError, RuntimeError, OSError) as error:
@@ -232,7 +243,7 @@ def _score(
             return
         log.info("a batch of %d failed, each is scored alone", len(rows), exc_info=True)
         for row, item in zip(rows, media, strict=True):
-            _score(ensemble, names, [row], [item])
+            score_batch(ensemble, names, [row], [item])
         return
     for name, column in zip(names, columns.values(), strict=True):
         for row, value in zip(rows, column.tolist(), strict=True):

@@ -116,8 +116,9 @@ class SideBySide:
 
     ``pictures`` holds per arm one RGB picture per seed. ``settings`` and ``versions`` are plain
     values; ``seconds`` holds the time of each phase and is the only part that changes from run to
-    run. ``command`` repeats the run; it is "" if a part of it was given as a Python object, and
-    ``objects`` then says what each of those was.
+    run. ``syntax`` is what became of each arm's syntax (``PreparedPrompt.record``), of those that
+    have any. ``command`` repeats the run; it is "" if a part of it was given as a Python object,
+    and ``objects`` then says what each of those was.
     """
 
     rewrite: Rewrite
@@ -131,6 +132,7 @@ class SideBySide:
     objects: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     picked: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
+    syntax: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def prompt(self) -> str:
@@ -180,6 +182,7 @@ class SideBySide:
                         {"seed": seed, "size": [image.height, image.width], "sha256": _hash(image)}
                         for seed, image in zip(self.seeds, self.pictures[arm], strict=True)
                     ],
+                    **({"syntax": self.syntax[arm]} if arm in self.syntax else {}),
                 }
                 for arm in ARMS
             },

@@ -11,7 +11,9 @@ __all__ = [
     "answer_likelihood",
     "answer_log_odds",
     "answer_probability",
+    "answer_terms",
     "grouped_mean",
+    "margin_reward",
     "prompt_echo",
     "token_log_probabilities",
 ]
@@ -84,6 +86,47 @@ def prompt_echo(
     number = counted.sum(-1).to(total.dtype)
     mean = total / number  # 0 / 0 is NaN
     return mean if reduction == "mean" else mean * number
+
+
+def answer_terms(logits: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """log p(a*) and the lead of the right answer, l(a*) - max_{u != a*} l(u), at each place.
+
+    ``logits`` l: (N, T, V); ``right`` (N, T, S): ids of the spellings of a*, below 0 where there
+    are fewer. Probabilities of spellings are added, their best logit is the answer's. Two (N, T);
+    the lead is above 0 where the right answer is the likeliest. 0 and infinity at places without
+    any spelling. Reduced in float32 or wider.
+    """
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    known = right >= 0
+    picked = wide.gather(-1, right.clamp(min=0))
+    picked = torch.where(known, picked, torch.full_like(picked, -torch.inf))
+    counted = known.any(-1)
+    safe = torch.where(counted.unsqueeze(-1), picked, torch.zeros_like(picked))
+    # Padding points at the first spelling, which is no rival anyway.
+    own = torch.where(known, right, right[..., :1].clamp(min=0))
+    rivals = wide.scatter(-1, own, -torch.inf)
+    # Of the odds, which are exact where p is nearly 1 and log p a difference of large numbers.
+    log_probs = torch.nn.functional.logsigmoid(safe.logsumexp(-1) - rivals.logsumexp(-1))
+    leads = safe.amax(-1) - rivals.amax(-1)
+    zeros = torch.zeros_like(leads)
+    return torch.where(counted, log_probs, zeros), torch.where(counted, leads, zeros + torch.inf)
+
+
+def margin_reward(
+    log_probs: Tensor, leads: Tensor, *, margin: float = 1.0, weight: float = 1.0
+) -> Tensor:
+    """VQA reward of RewardFlow (arXiv 2604.08536): two (N, Q) -> (N,).
+
+    R = (1 / Q) sum_j [ log p_j(a*) - weight * max(0, margin - (l_j(a*) - max_{u != a*} l_j(u))) ]
+
+    ``log_probs``: length-normalised log-probability of the right answer to each question, <= 0;
+    ``leads``: its logit less that of its best rival. R rises with both. NaN stands for no
+    question: it is left out, and a row without any is NaN.
+
+    Differs from the paper: as printed, a minus in front of both terms lowers log p.
+    """
+    short = (margin - leads).clamp(min=0)
+    return (log_probs - weight * short).nanmean(-1)
 
 
 def grouped_mean(values: Tensor, groups: Tensor) -> Tensor:

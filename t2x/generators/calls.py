@@ -9,8 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.plain import is_text
 
-OWN_ARGUMENTS = ("prompt", "negative_prompt", "generator", "output_type", "return_dict", "latents")
+OWN_ARGUMENTS = (
+    "prompt",
+    "negative_prompt",
+    "image",
+    "generator",
+    "output_type",
+    "return_dict",
+    "latents",
+)
 
 SHOWN_DEFAULTS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
 
@@ -19,7 +28,9 @@ __all__ = [
     "check_prompts",
     "checked_sampling",
     "default_arguments",
+    "guidance_acts",
     "negative_matters",
+    "of_rows",
     "with_size",
 ]
 
@@ -48,21 +59,36 @@ def default_arguments(kind: type) -> dict[str, Any]:
 def negative_matters(
     kind: type, arguments: Mapping[str, Any], sampling: Mapping[str, Any], pipeline: Any
 ) -> bool:
-    """Whether a negative prompt has any effect: the call takes one and guidance is on.
+    """Whether a negative prompt has any effect: the call takes one and guidance is on (see
+    ``guidance_acts``)."""
+    return "negative_prompt" in arguments and guidance_acts(kind, arguments, sampling, pipeline)
+
+
+def guidance_acts(
+    kind: type, arguments: Mapping[str, Any], sampling: Mapping[str, Any], pipeline: Any
+) -> bool:
+    """Whether a call predicts without the prompt, too, for classifier-free guidance.
 
     Thresholds differ between classes (1 for most, 0 for Z-Image), and distilled models take the
     scale as an input instead: the class's own property is asked of ``pipeline``, the loaded one or
     anything with the same parts.
     """
-    if "negative_prompt" not in arguments:
+    if not {"negative_prompt", "negative_prompt_embeds"} & arguments.keys():
         return False
     settings = {**{k: arguments[k] for k in SHOWN_DEFAULTS if k in arguments}, **sampling}
     if "true_cfg_scale" in settings:
         return bool(settings["true_cfg_scale"] > 1)
+    guider = getattr(pipeline, "guider", None)
+    if guider is not None:  # HunyuanVideo-1.5
+        return bool(guider.num_conditions > 1)
     scale = settings.get("guidance_scale")
     if scale is None:
         return False
     pipeline._guidance_scale = scale
+    if "image_guidance_scale" in arguments:  # InstructPix2Pix asks for both
+        pipeline._image_guidance_scale = sampling.get(
+            "image_guidance_scale", arguments["image_guidance_scale"]
+        )
     own = getattr(kind, "do_classifier_free_guidance", None)
     if isinstance(own, property) and own.fget is not None:
         return bool(own.fget(pipeline))
@@ -127,7 +153,7 @@ def check_prompts(
             kind = type(text).__name__
             raise T2XError(f"negative prompts must be strings ('' for none), got {kind}")
     for index, text in enumerate([*prompts, *(negative or ())]):
-        if not _is_unicode(text):
+        if not is_text(text):
             raise T2XError(f"prompt {index % len(prompts)} is no valid Unicode text: {text[:40]!r}")
     if len(seeds) != len(prompts):
         raise T2XError(f"{len(prompts)} prompts but {len(seeds)} seeds; give one seed per sample")
@@ -140,17 +166,17 @@ def check_prompts(
         )
 
 
+def of_rows(arguments: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """Give arguments of a call for some of its rows: of those that are lists, one entry for each
+    prompt, the entries of ``rows``."""
+    return {
+        key: [value[i] for i in rows] if isinstance(value, list) else value
+        for key, value in arguments.items()
+    }
+
+
 def _whole(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
         raise T2XError(f"{name} must be a whole number, got {value!r}") from error
-
-
-def _is_unicode(text: str) -> bool:
-    """Tell whole text from text with lone surrogates, which no tokenizer takes."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.generators.folders import base_of
 from t2x.plain import plain
 
 WHOLE_FILE = 256 * 2**20
 LIBRARIES = ("t2x", "torch", "diffusers", "transformers")  # decide what a seed looks like
 SCORING_LIBRARIES = ("t2x", "torch", "transformers", "open_clip", "PIL")  # decide a score
+_WRAPPED = ".base_layer."  # where peft keeps the layer that adapters act on
 
 __all__ = [
     "LIBRARIES",
     "SCORING_LIBRARIES",
+    "file_digest",
     "folder_digest",
     "hub_commit",
+    "origin_name",
     "parameter_digest",
+    "source_revision",
     "versions",
 ]
 
@@ -54,6 +59,11 @@ def folder_digest(folder: str | Path) -> str:
     return total.hexdigest()[:16]
 
 
+def file_digest(path: str | Path) -> str:
+    """Name the content of one file in 16 hex digits, large ones as :func:`folder_digest` does."""
+    return _file_digest(Path(path)).hex()[:16]
+
+
 def _file_digest(path: Path) -> bytes:
     stat = path.stat()
     with path.open("rb") as file:
@@ -70,7 +80,8 @@ def parameter_digest(pipeline: Any) -> str:
     """Name a loaded pipeline's weights, vocabularies and configurations in 16 hex digits.
 
     Reads every byte of every parameter and buffer once (about a second per gigabyte). The
-    scheduler does not count. Raises T2XError for weights that are offloaded out of reach.
+    scheduler does not count, nor do adapters of peft (``t2x.generators.adapters``). Raises T2XError
+    for weights that are offloaded out of reach.
     """
     import torch
 
@@ -81,7 +92,7 @@ def parameter_digest(pipeline: Any) -> str:
         total.update(f"{name}\0{type(component).__name__}\0{_configuration(component)}\0".encode())
         if not isinstance(component, torch.nn.Module):
             continue
-        for key, value in sorted(component.state_dict().items()):
+        for key, value in sorted(_without_adapters(component.state_dict()).items()):
             if value.is_meta:
                 raise T2XError(
                     "the weights of this pipeline are offloaded and can't be read; name them with "
@@ -90,6 +101,20 @@ def parameter_digest(pipeline: Any) -> str:
             total.update(f"{key}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
             total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return total.hexdigest()[:16]
+
+
+def _without_adapters(state: dict[str, Any]) -> dict[str, Any]:
+    """The tensors of a model as they are called before peft wraps its layers."""
+    wrapped = {key.partition(_WRAPPED)[0] for key in state if _WRAPPED in key}
+    if not wrapped:
+        return state
+
+    def inside(key: str) -> bool:
+        parts = key.split(".")
+        return any(".".join(parts[:i]) in wrapped for i in range(1, len(parts)))
+
+    own = {key: value for key, value in state.items() if _WRAPPED in key or not inside(key)}
+    return {key.replace(_WRAPPED, "."): value for key, value in own.items()}
 
 
 def _configuration(component: Any) -> str:
@@ -113,3 +138,19 @@ def hub_commit(repository: str, revision: str | None) -> str | None:
 
     found = try_to_load_from_cache(repository, "model_index.json", revision=revision)
     return Path(found).parent.name if isinstance(found, str) else None
+
+
+def source_revision(source: str | Path, revision: str | None, pipeline: Callable[[], Any]) -> str:
+    """Name the weights behind a source: a folder's digest, with its base's if it has one, or the
+    commit of a hub id; if that is unknown by those of the loaded ``pipeline``."""
+    if not Path(source).is_dir():
+        return hub_commit(str(source), revision) or parameter_digest(pipeline())
+    base = base_of(source)
+    own = folder_digest(source)
+    return own if base is None else f"{own}+{source_revision(base, revision, pipeline)}"
+
+
+def origin_name(pipeline: Any) -> str:
+    """Name a loaded pipeline by the hub id or the folder it came from, else by its class."""
+    name = str(getattr(getattr(pipeline, "config", None), "_name_or_path", None) or "")
+    return (Path(name).name if Path(name).is_dir() else name) or type(pipeline).__name__

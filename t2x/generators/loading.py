@@ -10,26 +10,18 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from t2x.devices import resolve_device
-from t2x.errors import MissingDependencyError, T2XError
+from t2x.devices import auto_dtype, named_dtype, resolve_device
+from t2x.errors import T2XError
+from t2x.failures import UNUSED, check_parts, check_vocabulary, reading
 from t2x.generators.folders import base_of, load_parts
-from t2x.generators.memory import is_out_of_memory
+from t2x.generators.placement import Placement
 from t2x.settings import INDEX_FILE
+from t2x.weight_files import names_file
 
 if TYPE_CHECKING:
     import torch
-
-Offload = Literal["model", "sequential"]
-DTYPES = {
-    "float32": "float32",
-    "fp32": "float32",
-    "float16": "float16",
-    "fp16": "float16",
-    "bfloat16": "bfloat16",
-    "bf16": "bfloat16",
-}
 
 LOAD_OPTIONS = (
     "cache_dir",
@@ -52,12 +44,11 @@ LOAD_OPTIONS = (
 )
 
 __all__ = [
-    "Offload",
+    "LOAD_OPTIONS",
     "check_options",
     "device_of",
-    "holds_modules",
+    "holds_parts",
     "load_pipeline",
-    "place",
     "place_loaded",
     "quiet",
     "resolve_dtype",
@@ -65,21 +56,15 @@ __all__ = [
 
 
 def resolve_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
-    """Give the number format asked for, or the device's own: float32 on a CPU, bfloat16 or float16
-    elsewhere."""
+    """Give the number format asked for, by name or not ("auto" is bfloat16 where it is fast), or
+    the device's own: float32 on a CPU, bfloat16 or float16 elsewhere."""
     import torch
 
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype is not None:
-        if dtype not in DTYPES:
-            raise T2XError(f"unknown dtype {dtype!r}; allowed: {', '.join(DTYPES)}")
-        resolved: torch.dtype = getattr(torch, DTYPES[dtype])
-        return resolved
-    if device.type == "cpu":
-        return torch.float32
-    bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if bfloat16 else torch.float16
+        return named_dtype(dtype, device, half=True)
+    return torch.float32 if device.type == "cpu" else auto_dtype(device, half=True)
 
 
 @contextmanager
@@ -109,19 +94,25 @@ def quiet(*, bars: bool = False) -> Iterator[None]:
 def load_pipeline(
     source: str | Path,
     *,
-    dtype: torch.dtype,
+    dtype: torch.dtype | Mapping[str, torch.dtype],
     revision: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Load a pipeline from a folder in diffusers' format or from the hub, on the CPU, without a
     word printed.
 
-    A folder with only some parts takes the others from its base (``t2x.generators.folders``).
+    ``dtype`` may differ by component, with the "default" of the others. A folder with only some
+    parts takes the others from its base (``t2x.generators.folders``). ``source`` may be one file,
+    and components in ``options`` files or folders, too (``t2x.generators.single_file``). Other
     ``options`` go to ``DiffusionPipeline.from_pretrained`` as they are. Raises T2XError in one line
     when the folder is no pipeline, when the hub cannot be reached or when there are no safetensors.
     """
     from diffusers import DiffusionPipeline
 
+    from t2x.generators.single_file import load_single_file, loaded_parts
+
+    if names_file(source) and not Path(source).is_dir():
+        return load_single_file(source, dtype=dtype, revision=revision, options=options)
     base = base_of(source) if Path(source).is_dir() else None
     whole = base or str(source)
     local = Path(whole).is_dir()
@@ -129,23 +120,22 @@ def load_pipeline(
         raise T2XError(
             f"{whole} has no {INDEX_FILE}; give a folder written by pipeline.save_pretrained"
         )
-    given = dict(options or {})
+    given = loaded_parts(whole, options or {}, dtype=dtype)
     arguments: dict[str, Any] = {"use_safetensors": True, "revision": revision, **given}
-    try:
-        with quiet(bars=not local):  # a download of gigabytes shows its progress
-            if base is not None:
-                arguments = {**load_parts(source, dtype=dtype), **arguments}
-            pipeline = DiffusionPipeline.from_pretrained(whole, dtype=dtype, **arguments)
-    except T2XError:
-        raise
-    except ImportError as error:
-        raise MissingDependencyError(f"cannot load {str(source)!r}: {_line(error)}") from error
-    except Exception as error:
-        raise T2XError(
-            f"cannot load {str(source)!r} as a diffusers pipeline with safetensors weights: "
-            f"{_line(error)}; give a hub id, a local folder or a loaded pipeline"
-        ) from error
+    advice = "give a hub id, a local folder or a loaded pipeline"
+    with (
+        reading(source, "the pipeline", advice=advice, unused=UNUSED, otherwise=(Exception,)),
+        quiet(bars=not local),  # a download of gigabytes shows its progress
+    ):
+        if base is not None:
+            own = dtype["default"] if isinstance(dtype, Mapping) else dtype
+            arguments = {**load_parts(source, dtype=own), **arguments}
+        check_parts(whole, arguments)
+        number = dict(dtype) if isinstance(dtype, Mapping) else dtype
+        pipeline = DiffusionPipeline.from_pretrained(whole, dtype=number, **arguments)
     check_options(given, type(pipeline))
+    for part in pipeline.components.values():
+        check_vocabulary(part, source, "the pipeline")
     return pipeline
 
 
@@ -161,54 +151,24 @@ def check_options(given: Mapping[str, Any], kind: type) -> None:
         )
 
 
-def _line(error: Exception, limit: int = 300) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:limit] if lines else type(error).__name__
-
-
-def place(pipeline: Any, device: torch.device, *, offload: Offload | None) -> None:
-    """Move a pipeline to its device, or let accelerate move its parts there one at a time.
-
-    ``offload`` "model" moves whole components (a little slower), "sequential" single layers (much
-    slower, least memory). Raises T2XError when memory does not suffice.
-    """
-    if offload not in (None, "model", "sequential"):
-        raise T2XError(f"unknown offload {offload!r}; allowed: model, sequential, or None")
-    if offload is not None and device.type == "cpu":
-        raise T2XError(f"offload {offload!r} needs an accelerator; leave it out on a CPU")
-    try:
-        if offload == "model":
-            pipeline.enable_model_cpu_offload(device=device)
-        elif offload == "sequential":
-            pipeline.enable_sequential_cpu_offload(device=device)
-        else:
-            pipeline.to(device)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise T2XError(
-            f"{type(pipeline).__name__} does not fit into the memory of {device}; use "
-            'offload="model" or "sequential", or a shorter dtype'
-        ) from error
-
-
 def place_loaded(
     pipeline: Any,
     *,
     dtype: str | torch.dtype | None,
     device: str | torch.device | None,
-    offload: Offload | None,
+    placement: Placement,
 ) -> None:
     """Leave a loaded pipeline as and where it is, but for what the caller asks for."""
     if not callable(pipeline) or not hasattr(pipeline, "components"):
         raise T2XError(
             f"{type(pipeline).__name__} is no generator; give a hub id, a folder or a pipeline"
         )
+    placement.refuse_loaded()
     if dtype is not None:
         with quiet():
             pipeline.to(dtype=resolve_dtype(dtype, device_of(pipeline)))
-    if device is not None or offload is not None:
-        place(pipeline, resolve_device(device), offload=offload)
+    moved = device is not None or placement.offload is not None
+    placement.apply(pipeline, resolve_device(device) if moved else None)
 
 
 def device_of(pipeline: Any) -> torch.device:
@@ -219,8 +179,12 @@ def device_of(pipeline: Any) -> torch.device:
     return device
 
 
-def holds_modules(options: Mapping[str, Any]) -> bool:
-    """Tell whether load options replace parts of the checkpoint by the caller's own modules."""
-    import torch
-
-    return any(isinstance(value, torch.nn.Module) for value in options.values())
+def holds_parts(options: Mapping[str, Any]) -> bool:
+    """Tell whether load options replace parts of the checkpoint, but for its scheduler, by objects
+    of the caller's own: modules, tokenizers, image processors."""
+    plain = (str, Path, bool, int, float, type(None))
+    return any(
+        not isinstance(value, plain)
+        for name, value in options.items()
+        if name not in (*LOAD_OPTIONS, "scheduler")
+    )

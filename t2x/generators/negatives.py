@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.generators.calls import default_arguments, negative_matters
-from t2x.generators.folders import folder_settings
+from t2x.generators.defaults import stored_sampling
 from t2x.generators.tokenizers import stored_class
 from t2x.settings import read_object
 
@@ -43,7 +43,7 @@ def takes_negative(generator: str | Path | Generator) -> bool | None:
     if source is None:
         return None
     try:
-        return _stored(source)
+        return _stored(source, stored_sampling(generator, source))
     except (T2XError, OSError, ValueError) as error:
         log.info("whether %s takes a negative prompt is unknown: %s", generator, error)
     except Exception as error:  # offline, gated, no such repository
@@ -51,11 +51,10 @@ def takes_negative(generator: str | Path | Generator) -> bool | None:
     return None
 
 
-def _stored(source: str) -> bool:
+def _stored(source: str, own: Mapping[str, Any]) -> bool:
     """Ask the class of a stored pipeline, with its settings and the configurations of its parts."""
     folder, kind = stored_class(source)
     local = Path(source).is_dir()
-    own: Mapping[str, Any] = folder_settings(source) if local else {}
     parts = {
         name: SimpleNamespace(
             config=_Config(_part(name, Path(source) if local else folder, folder))

@@ -9,9 +9,9 @@ from t2x.errors import T2XError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from t2x.types import Modality
+    from t2x.types import Media, Modality
 
-__all__ = ["censored", "pixels"]
+__all__ = ["censored", "gathered", "pixels"]
 
 
 def pixels(output: Any, modality: Modality) -> Tensor:
@@ -41,6 +41,16 @@ def pixels(output: Any, modality: Modality) -> Tensor:
 def censored(output: Any) -> int:
     """Count the pictures that the pipeline's own safety checker blacked out."""
     return sum(bool(flag) for flag in getattr(output, "nsfw_content_detected", None) or [])
+
+
+def gathered(media: list[Tensor]) -> Media:
+    """Give N samples as one tensor (N, ..., 3, H, W), or where their sizes differ as a list of
+    (1, ..., 3, H, W)."""
+    import torch
+
+    if len({item.shape for item in media}) == 1:
+        return torch.stack(media)
+    return [item.unsqueeze(0) for item in media]
 
 
 def _from_pictures(value: list[Any]) -> Any:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
-from t2x.generators.folders import base_of, folder_settings
+from t2x.generators.defaults import stored_sampling
+from t2x.generators.folders import base_of
+from t2x.generators.single_file import config_source
 from t2x.prompts.budget import TokenBudget, token_limits
 from t2x.settings import INDEX_FILE, read_object
+from t2x.weight_files import names_file
 
 if TYPE_CHECKING:
     from t2x.types import Generator
@@ -45,7 +48,7 @@ def token_budget(generator: str | Path | Generator) -> TokenBudget | None:
         _warn(str(generator), "a plug-in tells them only once it is loaded")
         return None
     try:
-        return _stored_budget(source)
+        return _stored_budget(source, stored_sampling(generator, source))
     except T2XError as error:
         _warn(str(generator), str(error))
     except Exception as error:  # no such repository, gated, offline, a tokenizer that needs more
@@ -58,24 +61,25 @@ def _warn(name: str, reason: str) -> None:
     log.warning(message, name, reason)
 
 
-def _stored_budget(source: str) -> TokenBudget:
-    """Read tokenizers, class and sampling settings of a folder or hub id."""
+def _stored_budget(source: str, sampling: Mapping[str, Any]) -> TokenBudget:
+    """Read tokenizers and class of a folder or hub id, which has these settings."""
     folder, kind = stored_class(source)
-    local = Path(source).is_dir()
     tokenizers = _tokenizers(folder, read_object(folder / INDEX_FILE))
     if not tokenizers:
         raise T2XError("it has no tokenizer that could be asked")
-    sampling: Mapping[str, Any] = folder_settings(source) if local else {}
     return TokenBudget(token_limits(tokenizers, pipeline=kind, sampling=sampling))
 
 
 def stored_class(source: str) -> tuple[Path, type]:
-    """Give the folder that holds the whole pipeline of a folder or hub id, and its class.
+    """Give the folder that holds the whole pipeline of a folder or hub id, and its class; of one
+    file those of the pipeline that it belongs to.
 
     Raises T2XError if that is no class of diffusers.
     """
     import diffusers
 
+    if names_file(source):
+        source = config_source(source)
     whole = (base_of(source) if Path(source).is_dir() else None) or source
     folder = Path(whole) if Path(whole).is_dir() else _snapshot(whole)
     name = str(read_object(folder / INDEX_FILE).get("_class_name"))
@@ -97,8 +101,10 @@ def _tokenizers(folder: Path, index: Mapping[str, Any]) -> dict[str, Any]:
 
     entries = {name: entry for name, entry in index.items() if name.startswith("tokenizer")}
     kinds = {name: entry[-1] for name, entry in entries.items() if isinstance(entry, list)}
-    return {
+    loaded = {
         name: getattr(transformers, kind, transformers.AutoTokenizer).from_pretrained(folder / name)
         for name, kind in sorted(kinds.items())
         if isinstance(kind, str)
     }
+    held = transformers.ProcessorMixin  # FLUX.2's, which reads pictures, too
+    return {n: item.tokenizer if isinstance(item, held) else item for n, item in loaded.items()}

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.jobs.columns import MAX_LINE, read_column
+from t2x.plain import is_text
 
 Format: TypeAlias = Literal["auto", "jsonl", "text", "csv"]
 _BLOCK = 1 << 20
@@ -212,9 +213,7 @@ def _text(raw: bytes, index: int) -> str:
 def _line(index: int, prompt: str) -> Line:
     if not prompt.strip():
         return Line(index, error="the prompt is empty")
-    try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError:  # JSON can write half a surrogate pair, which is no text
+    if not is_text(prompt):
         return Line(index, error="the prompt is no valid Unicode text")
     return Line(index, prompt)
 

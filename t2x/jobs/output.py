@@ -25,8 +25,9 @@ from t2x.jobs.lines import blocks
 from t2x.plain import json_line
 
 _BLOCK = 1 << 16
+_ANEW = "give another --out, or --overwrite to start anew"
 
-__all__ = ["JobOutput", "open_output", "side_files"]
+__all__ = ["JobOutput", "check_same", "open_output", "side_files"]
 
 
 def side_files(out: Path) -> tuple[Path, Path]:
@@ -95,7 +96,8 @@ def open_output(
             file.truncate(0)
         result = JobOutput(file, errors)
         if file.seek(0, os.SEEK_END) or errors.exists():
-            _check_same(sidecar, settings, out)
+            check_same(sidecar, settings, out)
+            _check_input(settings, out)
             _go_on(result, file, out)
         else:
             write_whole(sidecar, json.dumps(dict(settings), ensure_ascii=False, indent=2) + "\n")
@@ -118,25 +120,29 @@ def _lock(file: BinaryIO, out: Path) -> None:
         )
 
 
-def _check_same(sidecar: Path, settings: Mapping[str, Any], out: Path) -> None:
-    anew = "give another --out, or --overwrite to start anew"
+def check_same(sidecar: Path, settings: Mapping[str, Any], out: Path) -> None:
+    """Raise T2XError, with what has changed, if ``out`` was begun with other ``settings`` than
+    these, which are JSON values, or without any."""
     try:
         before = json.loads(sidecar.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         before = None
     if not isinstance(before, dict):
-        raise T2XError(f"{str(out)!r} is there and was not begun by this command; {anew}")
+        raise T2XError(f"{str(out)!r} is there and was not begun by this command; {_ANEW}")
     changed = [key for key in (*settings, *before) if before.get(key) != settings.get(key)]
     if changed:
         said = (f"{key} was {before.get(key)!r}, is {settings.get(key)!r}" for key in changed)
         raise T2XError(
             f"{str(out)!r} was begun with something else: {'; '.join(dict.fromkeys(said))}. "
-            f"Repeat what it was begun with to go on; else {anew}"
+            f"Repeat what it was begun with to go on; else {_ANEW}"
         )
+
+
+def _check_input(settings: Mapping[str, Any], out: Path) -> None:
     if settings.get("input") is None:
         raise T2XError(
             f"{str(out)!r} is there, and a stream can't be read again from where it stopped; put "
-            f"the lines into a file, or {anew}"
+            f"the lines into a file, or {_ANEW}"
         )
 
 

@@ -61,11 +61,11 @@ class TokenBudget:
         """
         from transformers import PreTrainedTokenizerBase
 
-        tokenizers = {
-            name: part
+        parts = {
+            name: part.tokenizer if _is_processor(name, part) else part
             for name, part in pipeline.components.items()
-            if isinstance(part, PreTrainedTokenizerBase)
         }
+        tokenizers = {n: p for n, p in parts.items() if isinstance(p, PreTrainedTokenizerBase)}
         if not tokenizers:
             return None
         return cls(token_limits(tokenizers, pipeline=type(pipeline), sampling=sampling or {}))
@@ -84,6 +84,13 @@ class TokenBudget:
     def lost(self, text: str) -> tuple[str, ...]:
         """What of ``text`` each encoder that cuts it will not see."""
         return tuple(c.lost for c in self.count(text) if c.truncated)
+
+
+def _is_processor(name: str, part: Any) -> bool:
+    """Whether what a pipeline calls its tokenizer holds one and reads pictures, too (FLUX.2)."""
+    from transformers import ProcessorMixin
+
+    return name.startswith("tokenizer") and isinstance(part, ProcessorMixin)
 
 
 def token_limits(

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from t2x.prompts.quotations import OPENING, WORD, QuoteScanner
 
-__all__ = ["NUMBER", "Lexer", "Node"]
+__all__ = ["NEGATIVE_FLAGS", "NUMBER", "POSITIVE_HEADING", "Lexer", "Node"]
 
 NUMBER = r"[+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})"
 _TAG_HEAD = r"<[A-Za-z_][\w.-]{0,60}(?:\[[^\[\]<>\n]{0,60}\])?:"
@@ -33,7 +33,7 @@ _SETTINGS = r"(?m:^)[ \t]{0,9}Steps:[ \t]*\d+|(?<!\S)Steps:[ \t]*\d+,[ \t]*Sampl
 _BREAK = r"(?<![\w:])(?:BREAK|ADD(?:COMM|BASE|COL|ROW))(?![\w:])"
 _AND = r"(?<!\w)AND(?:_PERP|_SALT|_TOPK)?(?!\w)"
 _PART = rf"(?<=\S)::(?:{NUMBER})?(?=\s|$)"
-_LONG_FLAGS = frozenset(("no", "n", "neg", "negative", "negative_prompt"))
+NEGATIVE_FLAGS = frozenset(("no", "n", "neg", "negative", "negative_prompt"))
 _FLAGS = frozenset((
     "ar", "aspect", "v", "version", "niji", "style", "stylize", "s", "chaos", "c", "no", "q",
     "quality", "seed", "iw", "sref", "cref", "oref", "cw", "sw", "ow", "weird", "w", "tile", "stop",
@@ -85,7 +85,7 @@ _START = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _STAR
 _AND_WORD = re.compile(_AND)
 _SETTINGS_AT = re.compile(_SETTINGS)
 _AND_WEIGHT = re.compile(rf"\s*:\s*{NUMBER}\s*$")
-_POSITIVE = re.compile(r"(?m:^)[ \t]{0,9}(?i:(?:positive )?prompt)\s{0,9}[:\uff1a]\s*")
+POSITIVE_HEADING = re.compile(r"(?m:^)[ \t]{0,9}(?i:(?:positive )?prompt)\s{0,9}[:\uff1a]\s*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +224,7 @@ class Lexer:
         name, end = found.group(1).lower().replace("-", "_"), found.end()
         if text[at] != "-" and name not in _FLAGS:  # a dash of the sentence
             return None
-        if name in _LONG_FLAGS and not nested:
+        if name in NEGATIVE_FLAGS and not nested:
             stop = _NEXT_FLAG.search(text, end)
             return Node("flag", at, stop.start() if stop else len(text))
         if name in ("sref", "cref", "oref") and (values := _FLAG_LIST.match(text, end)):
@@ -269,7 +269,7 @@ class Lexer:
         settings = _SETTINGS_AT.search(self.text, at)
         if settings:
             ends.append(settings.start())
-        positive = _POSITIVE.search(self.text, at + 1)
+        positive = POSITIVE_HEADING.search(self.text, at + 1)
         if positive and positive.start() > at:
             ends.append(positive.end())
         return Node("negative", at, min(ends))

@@ -23,7 +23,7 @@ from t2x.prompts import restore
 from t2x.prompts.spans import Region, Span, StandIns, read_region
 from t2x.prompts.syntax import Node, marks, parse, walk
 
-__all__ = ["Protected", "Region", "Span", "protect", "syntax"]
+__all__ = ["Protected", "Region", "Span", "protect", "reads_weights", "syntax"]
 
 _KEPT = ("break", "part", "negative", "settings")
 _MINUS = re.compile(r"\s*::?\s*-")  # the weight of what is ruled out
@@ -136,12 +136,17 @@ def protect(prompt: str) -> Protected:
     """Cut ``prompt`` into pieces that stay and regions that may be rewritten."""
     parts = list(_marked(prompt))
     trees = [parse(text) for text, _ in parts]
-    weighted = any(node.kind in _WEIGHTED for tree in trees for node in walk(tree, into="group"))
+    weighted = any(reads_weights(tree) for tree in trees)
     names = StandIns(prompt)
     pieces: list[str | Region] = []
     for (text, mine), tree in zip(parts, trees, strict=True):
         pieces += _cut(text, tree, names=names, weighted=weighted) if mine else [text]
     return Protected(prompt, tuple(p for p in pieces if p != ""), weighted, names.names)
+
+
+def reads_weights(tree: tuple[Node, ...]) -> bool:
+    """Whether a parsed prompt is written for a generator that reads parentheses as weights."""
+    return any(node.kind in _WEIGHTED for node in walk(tree, into="group"))
 
 
 def syntax(text: str) -> dict[str, str]:

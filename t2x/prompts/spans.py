@@ -17,7 +17,7 @@ from t2x.prompts.quotations import WORD
 from t2x.prompts.restore import stand_in_name
 from t2x.prompts.syntax import Node
 
-__all__ = ["Region", "Span", "StandIns", "read_region"]
+__all__ = ["Region", "Source", "Span", "StandIns", "has_words", "inside", "read_region"]
 
 Form: TypeAlias = Literal["tag", "phrase", "item"]
 
@@ -82,7 +82,7 @@ def read_region(
     original = text[start:end]
     if not nodes:
         return Region(original.strip(), (), original, has_words(original))
-    source = _Source()
+    source = Source()
     spans: list[Span] = []
     wordy, leading, last = False, True, ""  # last: the last mark so far that is no blank
     at = start
@@ -195,13 +195,14 @@ def _words(text: str, node: Node, names: StandIns) -> tuple[str, bool]:
         elif part.kind in _SILENT or _is_ruled_out(text, part):
             shown.append(" ")
         elif part.kind in _PHRASES:
-            left.extend(reversed(list(_inside(text, part))))
+            left.extend(reversed(list(inside(text, part))))
         else:
             shown.append(names.give(part.kind))
     return re.sub(r"\s+", " ", "".join(shown)).strip(" ,"), own
 
 
-def _inside(text: str, node: Node) -> Iterator[Node | str]:
+def inside(text: str, node: Node) -> Iterator[Node | str]:
+    """The body of ``node`` in order: its children, and the text between them."""
     at, end = node.body
     for child in node.children:
         yield text[at : child.start]
@@ -210,18 +211,23 @@ def _inside(text: str, node: Node) -> Iterator[Node | str]:
     yield text[at:end]
 
 
-class _Source:
-    """Text that grows by plain text and stand-ins; a tag, shown as "", leaves a seam."""
+class Source:
+    """Text that grows by plain text and stand-ins; a tag, shown as "", leaves a seam. A blank parts
+    letters of two pieces, unless ``glued``.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, glued: bool = False) -> None:
+        self._glued = glued
         self._parts: list[str] = []
         self._size = 0
         self._seam = False
         self._blank = False
 
-    def text(self, piece: str) -> None:
-        if piece:
-            self._add(self._joined(piece))
+    def text(self, piece: str) -> int:
+        """Add plain text; give the place where it begins."""
+        joined = self._joined(piece) if piece else ""
+        self._add(joined)
+        return self._size - len(joined)
 
     def show(self, stand_in: str) -> int:
         """Add what stands for a span; give its place."""
@@ -238,7 +244,7 @@ class _Source:
 
     def _joined(self, piece: str) -> str:
         if not self._seam:
-            return " " + piece if self._runs_on(piece) else piece
+            return " " + piece if not self._glued and self._runs_on(piece) else piece
         right = piece.lstrip(" \t")
         blank = self._trim() or self._blank or right != piece
         if right[:1] in (",", ";") and self._last() in ("", ",", ";", "\n"):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.failures import reading
 from t2x.settings import read_object
 
 ADAPTER_FILE = "adapter_config.json"
@@ -31,11 +32,13 @@ def base_of_adapter(folder: str | Path) -> str | None:
 
 
 def merge_adapter(model: Any, folder: str | Path) -> Any:
-    """Put the adapters of ``folder`` into the weights of their base."""
+    """Put the adapters of ``folder`` into the weights of their base; T2XError says what is wrong
+    with them."""
     from t2x.registry import missing_dependency
 
     try:
         from peft import PeftModel
     except ModuleNotFoundError as error:
         raise missing_dependency(error) from error
-    return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+    with reading(folder, "the adapters"):
+        return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import MissingDependencyError, T2XError
+from t2x.failures import check_vocabulary, reading
+from t2x.generators.placement import model_quantization
 from t2x.rewriters.adapters import base_of_adapter, merge_adapter
 from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.decoding import Settings, decode_rows, fits
@@ -42,7 +44,7 @@ from t2x.world.weights import EMBEDDED, require_model
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Completion", "LanguageModelRewriter"]
+__all__ = ["Completion", "LanguageModelRewriter", "find_weights"]
 
 logger = logging.getLogger(__name__)
 
@@ -115,22 +117,25 @@ class LanguageModelRewriter:
         dtype: Any = None,
         revision: str | None = None,
         gguf_file: str | None = None,
+        quantize: Any = None,
         trust_remote_code: bool = False,
         template: Template | None = None,
         preset: str | None = None,
         **options: Any,
     ) -> LanguageModelRewriter:
         """Load a rewriter from a hub id, a local folder (whole, or adapters of a base), the name of
-        a preset, "smollm2", or a loaded (model, tokenizer).
+        a preset, "smollm2", or a loaded (model, tokenizer) or (model, processor).
 
         Args:
             source: see above; "smollm2" needs the extra of that name.
             device: "cpu", "cuda", ...; None is the best one here. A loaded model stays as and
                 where it is: this and the options of loading that follow are not for it.
             dtype: torch dtype or its name; None is float32 on a CPU and the checkpoint's own
-                elsewhere.
+                ("stored") elsewhere, "auto" bfloat16 where it is fast and else float32.
             revision: commit, branch or tag on the hub.
             gguf_file: name of a GGUF file in the source.
+            quantize: "8bit" (torchao), "4bit" (bitsandbytes, on a GPU), or a configuration of
+                transformers; see ``t2x.generators.placement``.
             trust_remote_code: run code that comes with the checkpoint.
             template: words around the prompt; overrides ``preset``. None is the preset, else the
                 checkpoint's own ``t2x.json``, else the preset that its name clearly belongs to,
@@ -140,19 +145,15 @@ class LanguageModelRewriter:
             options: what the constructor takes.
         """
         if not isinstance(source, (str, Path)):
-            if not isinstance(source, tuple) or len(source) != 2:
-                raise T2XError(
-                    f"{type(source).__name__} is no language model; give a hub id, a folder, or a "
-                    "loaded (model, tokenizer)"
-                )
+            model, tokenizer = _loaded_pair(source)
             _refuse_load_options(
                 device=device, dtype=dtype, revision=revision, gguf_file=gguf_file,
-                trust_remote_code=trust_remote_code or None,
+                quantize=quantize, trust_remote_code=trust_remote_code or None,
             )  # fmt: skip
-            template = template or preset_template(preset) or default_template(source[1])
-            return cls(*source, template=template, **options)
+            template = template or preset_template(preset) or default_template(tokenizer)
+            return cls(model, tokenizer, template=template, **options)
         name = str(source)
-        weights, parts = _find(source)
+        weights, parts = find_weights(source)
         if preset is None and weights != name and name in PRESETS:
             preset = name
         if name == SMOLLM2:
@@ -160,9 +161,11 @@ class LanguageModelRewriter:
             template = template or preset_template(preset) or SMALL
         template = template or checkpoint_template(weights, preset)
         where = resolve_device(device)
+        number = loading_dtype(dtype, where)
+        small = model_quantization(quantize, number, where)
         model, tokenizer = _load(
-            weights, where, loading_dtype(dtype, where),
-            **{"gguf_file": gguf_file, "revision": revision, **parts},
+            weights, where, number,
+            **{"gguf_file": gguf_file, "revision": revision, **parts, **small},
             trust_remote_code=trust_remote_code,
         )  # fmt: skip
         folder = Path(weights)
@@ -377,7 +380,7 @@ class LanguageModelRewriter:
         )
 
 
-def _find(source: str | Path) -> tuple[str, dict[str, str]]:
+def find_weights(source: str | Path) -> tuple[str, dict[str, str]]:
     """Where the weights of a name, folder or hub id lie, and how they are loaded from there."""
     if source == SMOLLM2:
         folder, file = _smollm2_file()
@@ -409,6 +412,23 @@ def _smollm2_file() -> tuple[str, str]:
     return str(folder), files[0].name
 
 
+def _loaded_pair(source: Any) -> tuple[Any, Any]:
+    """(model, tokenizer) of a loaded pair; of a processor, which also prepares pictures, its
+    tokenizer, with the chat template of the processor if it has none."""
+    pair = tuple(source) if isinstance(source, (tuple, list)) else ()
+    if len(pair) != 2 or not hasattr(pair[0], "generate") or not callable(pair[1]):
+        raise T2XError(
+            f"{type(source).__name__} is no language model; give a hub id, a folder, or a loaded "
+            "(model, tokenizer) or (model, processor)"
+        )
+    model, words = pair
+    tokenizer = getattr(words, "tokenizer", words)
+    if tokenizer is not words and not tokenizer.chat_template:
+        tokenizer = copy(tokenizer)  # what is loaded stays as it is
+        tokenizer.chat_template = getattr(words, "chat_template", None)
+    return model, tokenizer
+
+
 def _refuse_load_options(**given: Any) -> None:
     if names := [name for name, value in given.items() if value is not None]:
         raise T2XError(
@@ -424,19 +444,26 @@ def _load(
 
     options = {key: value for key, value in options.items() if value is not None}
     if (base := base_of_adapter(source)) is not None:
-        weights, parts = _find(base)
+        weights, parts = find_weights(base)
         model, _ = _load(weights, device, dtype, **options, **parts)
         return merge_adapter(model, source), AutoTokenizer.from_pretrained(source)
     own = options.pop("tokenizer", None)  # where the weights come without one
+    small = {k: options.pop(k) for k in ("quantization_config",) if k in options}
     if "gguf_file" in options and (Path(source) / "tokenizer_config.json").is_file():
         own = source  # beside a GGUF file it holds the chat template, which is not read from that
-    tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
+    with reading(source, "the language model"):
+        auto_class = _auto_class(source, options)  # first: it says what else a checkpoint is
+        tokenizer = AutoTokenizer.from_pretrained(own or source, **({} if own else options))
+    check_vocabulary(tokenizer, source, "the language model")
     if "gguf_file" in options:
+        if small:
+            raise T2XError(f"{source} is a GGUF file, which has its own bits; leave quantize out")
         options |= _unpacked()
     had_bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # of loading; downloads keep theirs
     try:
-        model = _auto_class(source, options).from_pretrained(source, dtype=dtype, **options)
+        with reading(source, "the language model", strict=True):
+            model = auto_class.from_pretrained(source, dtype=dtype, **options, **small)
     finally:
         if had_bar:
             transformers_logging.enable_progress_bar()
@@ -456,6 +483,11 @@ def _auto_class(source: str, options: Mapping[str, Any]) -> Any:
     kind = getattr(AutoConfig.from_pretrained(source, **options), "model_type", "")
     sees = kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
     writes = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    if not sees and not writes:
+        raise T2XError(
+            f"cannot load the language model {source!r}: it is a {kind}, which writes no text; "
+            "give a language model or a vision-language model"
+        )
     return AutoModelForImageTextToText if sees and not writes else AutoModelForCausalLM
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from t2x.errors import T2XError
+from t2x.failures import UNUSED, reading
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,18 +68,14 @@ def load_similarity(source: str | Path) -> SentenceSimilarity:
     folder = _minilm_folder() if source == MINILM else str(source)
     from transformers import AutoModel, AutoTokenizer
 
-    try:
-        with quiet():
-            return SentenceSimilarity(
-                AutoModel.from_pretrained(folder, use_safetensors=True),
-                AutoTokenizer.from_pretrained(folder),
-            )
-    except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise T2XError(
-            f"cannot load a sentence encoder from {str(source)!r}; give {MINILM!r}, a folder or a "
-            f"hub id: {reason}"
-        ) from error
+    advice = f"give {MINILM!r}, a folder or a hub id"
+    kinds = (OSError, ValueError, KeyError)
+    what = "a sentence encoder from"
+    with quiet(), reading(source, what, advice=advice, unused=UNUSED, otherwise=kinds):
+        return SentenceSimilarity(
+            AutoModel.from_pretrained(folder, use_safetensors=True, dtype="float32"),
+            AutoTokenizer.from_pretrained(folder),
+        )
 
 
 def load_embedder(name: str) -> Embedder:

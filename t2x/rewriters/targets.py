@@ -113,13 +113,35 @@ TARGETS: Mapping[str, Target] = {
         pattern=r"stable-diffusion-3|(?:^|[-_])sd[-_]?3",
         pipelines=("StableDiffusion3Pipeline",),
     ),
+    "flux2": Target(
+        "prose",
+        140,
+        reads="Mistral-Small (klein: Qwen3) with its chat template, 512 tokens",
+        pattern=r"(?:^|[-_])flux[-_.]?2",
+        pipelines=("Flux2Pipeline", "Flux2KleinPipeline"),
+        negative=False,
+    ),
     "flux": Target(
         "prose",
         120,
         reads="a T5 of 512 tokens (256 for schnell)",
         pattern=r"(?:^|[-_])flux",
-        pipelines=("FluxPipeline", "Flux2Pipeline"),
+        pipelines=("FluxPipeline",),
         negative=False,
+    ),
+    "sana": Target(
+        "prose",
+        110,
+        reads="Gemma-2 of 300 tokens",
+        pattern=r"(?:^|[-_])sana(?:[-_.\d]|$)",
+        pipelines=("SanaPipeline", "SanaSprintPipeline"),
+    ),
+    "pixart": Target(
+        "prose",
+        105,
+        reads="a T5 of 300 tokens",
+        pattern=r"(?:^|[-_])pixart",
+        pipelines=("PixArtSigmaPipeline",),
     ),
     "z-image": Target(
         "prose",
@@ -141,6 +163,14 @@ TARGETS: Mapping[str, Target] = {
         reads="umT5 of 512 tokens; English and Chinese",
         pattern=r"(?:^|[-_])wan[-_]?[2-9]",
         pipelines=("WanPipeline", "WanImageToVideoPipeline"),
+        modality="video",
+    ),
+    "ltx": Target(
+        "shot",
+        70,
+        reads="a T5 of 128 tokens (256 with conditions); English",
+        pattern=r"(?:^|[-_])ltx(?:v|[-_]?video)",
+        pipelines=("LTXPipeline", "LTXImageToVideoPipeline", "LTXConditionPipeline"),
         modality="video",
     ),
     "cogvideox": Target(
@@ -166,12 +196,13 @@ def target_named(name: str) -> Target:
 
 
 def target_of(generator: str | Path | Generator) -> Target | None:
-    """Give the target that a generator belongs to: by the name of a target, the class of its
-    pipeline, or the name of its repository.
+    """Give the target that a generator belongs to: by the name of a target, its preset, the class
+    of its pipeline, or the name of its repository.
 
-    None where neither says it, and for the embedded models: they draw the emoji world, whatever
-    class they are of.
+    None where none says it, and for the embedded models: they draw the emoji world, whatever class
+    they are of.
     """
+    from t2x.generators.presets import preset_for
     from t2x.world.weights import EMBEDDED
 
     name = generator if isinstance(generator, (str, Path)) else generator.model_id
@@ -180,6 +211,9 @@ def target_of(generator: str | Path | Generator) -> Target | None:
     if str(name) in TARGETS:
         return TARGETS[str(name)]
     pipeline = getattr(generator, "pipeline", None)
+    loaded = getattr(generator, "preset", None)
+    if preset := loaded or preset_for(name if pipeline is None else pipeline):
+        return None if preset.target is None else TARGETS[preset.target]
     kind = type(pipeline).__name__ if pipeline is not None else _stored_class(str(name))
     if found := next((t for t in TARGETS.values() if kind in t.pipelines), None):
         return found

@@ -105,7 +105,8 @@ class VisionRewriter:
         """Load an embedded name, a folder, a hub id, or a loaded (model, processor).
 
         Args:
-            source: see above.
+            source: see above; what is loaded stays as and where it is unless ``device`` or
+                ``dtype`` say otherwise.
             device: None is a GPU if there is one.
             dtype: torch dtype; None is float32 on a CPU and bfloat16 elsewhere.
             options: what the constructor takes.
@@ -114,14 +115,17 @@ class VisionRewriter:
 
         from t2x.scoring.vlm import load_vlm
 
-        if not isinstance(source, tuple) and not str(source):
+        if source == "":
             raise T2XError(
                 "a rewriter that sees needs a vision-language model: vision-edit:owner/model, or "
                 "load_rewriter('vision-edit', source=...)"
             )
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        dtype = dtype or (torch.float32 if device == "cpu" else torch.bfloat16)
-        name = type(source[0]).__name__ if isinstance(source, tuple) else str(source)
+        if isinstance(source, (str, Path)):
+            device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+            dtype = dtype or (torch.float32 if device == "cpu" else torch.bfloat16)
+            name = str(source)
+        else:
+            name = type(source[0]).__name__ if isinstance(source, (tuple, list)) else "loaded"
         options.setdefault("model_id", f"{name} ({options.get('task', 'edit')})")
         return cls(load_vlm(source, device=device, dtype=dtype), **options)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
+from t2x.failures import reading
 from t2x.scoring.frozen import frozen
 from t2x.scoring.resize import Preprocess
 
@@ -165,13 +166,9 @@ def bert_tokenizer(source: str | Path) -> Any:
     from transformers import BertTokenizer
 
     files = ("vocab.txt", "tokenizer.json")
-    try:
+    advice = "give a folder with vocab.txt or tokenizer.json, or a hub id owner/model"
+    kinds = (OSError, ValueError, TypeError)
+    with reading(source, "a BERT tokenizer from", advice=advice, otherwise=kinds):
         if Path(source).is_dir() and not any((Path(source) / n).is_file() for n in files):
             raise OSError("the folder has neither file")  # transformers would give an empty one
         return BertTokenizer.from_pretrained(str(source))
-    except (OSError, ValueError, TypeError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load a BERT tokenizer from {str(source)!r}: {reason}; give a folder with "
-            "vocab.txt or tokenizer.json, or a hub id while the hub can be reached"
-        ) from error

@@ -5,7 +5,7 @@ does, and its gradient is that of the filter.
 Sources: an embedded name (``emoji-clip``, ``emoji-hps``), a local folder in open_clip's or in
 transformers' format, ``hf-hub:owner/model`` (open_clip), ``transformers:owner/model`` or
 ``owner/model`` (whichever the repository holds), ``ARCHITECTURE:TAG`` of open_clip's own list by
-``"ViT-L-14:openai"``, ``ARCHITECTURE:FILE``, or a loaded ``(model, tokenizer or processor)``.
+``"ViT-L-14:openai"``, ``ARCHITECTURE:FILE``, or what is loaded (``t2x.scoring.loaded``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import Tensor
 from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.scoring.clip_sources import find_clip, load_open_clip
 from t2x.scoring.frozen import frozen
+from t2x.scoring.loaded import CLIP_FORMS, PROCESSOR_FORMS, loaded_objects
 from t2x.scoring.resize import CLIP_MEAN, CLIP_STD, Preprocess
 from t2x.scoring.text_cache import CachedText, TextCache, weights_state
 from t2x.scoring.transformers_clip import TransformersClip, TransformersTokens, from_pretrained
@@ -192,7 +193,7 @@ class ClipEncoder:
 
 
 def load_clip(
-    source: str | Path | tuple[Any, Any],
+    source: str | Path | Sequence[Any],
     *,
     processor: str | Path | None = None,
     device: Device | None = None,
@@ -207,10 +208,17 @@ def load_clip(
     transformers as they were saved, open_clip in float32. Raises ``T2XError`` for a source that
     can't be loaded.
     """
-    if isinstance(source, tuple):
-        model, second = source
-        wrap = _wrap_transformers if hasattr(model, "get_image_features") else _wrap_open_clip
-        return wrap(move_loaded(model, device, dtype), second, key=f"object {id(model)}")
+    objects = loaded_objects(source, what="CLIP", forms=CLIP_FORMS)
+    if objects is not None:
+        model, *others, second = objects
+        key_of = f"object {id(model)}"
+        if hasattr(model, "get_image_features"):
+            loaded_objects(source, what="CLIP of transformers", forms=PROCESSOR_FORMS)
+            return _wrap_transformers(move_loaded(model, device, dtype), second, key=key_of)
+        loaded_objects(source, what="CLIP of open_clip", forms=CLIP_FORMS[:2])
+        wrapped = _wrap_open_clip(move_loaded(model, device, dtype), second, key=key_of)
+        shown = [replace(Preprocess.from_torchvision(step), rounded=True) for step in others]
+        return wrapped.with_preprocess(shown[0]) if shown else wrapped
     name = f"transformers:{source}" if processor is not None else find_clip(str(source))
     place = resolve_device(device)
     by_transformers = name.startswith("transformers:")

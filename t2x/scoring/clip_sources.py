@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
-from t2x.scoring.state_files import hub_file
+from t2x.failures import reading
+from t2x.scoring.state_files import hub_file, read_file
 from t2x.world.weights import EMBEDDED, require_model
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def load_open_clip(name: str, device: Device, dtype: torch.dtype) -> tuple[Any, 
 
     architecture, _, tag = name.partition(":")
     is_schema = architecture in ("hf-hub", "local-dir")
-    try:
+    if not is_schema and Path(tag).is_file() and Path(tag).suffix not in (".npz", ".npy"):
+        read_file(tag, device="meta")  # what could run code, or is damaged, is told and not read
+    source = name.partition(":")[2] if is_schema else name
+    with reading(source, "the CLIP", otherwise=(OSError, RuntimeError, ValueError)):
         model = open_clip.create_model(
             name if is_schema else architecture,
             pretrained=None if is_schema else tag,
@@ -75,9 +79,6 @@ def load_open_clip(name: str, device: Device, dtype: torch.dtype) -> tuple[Any, 
             force_quick_gelu=not is_schema and _tuned_with_quick_gelu(architecture, tag),
         )
         tokenizer = open_clip.get_tokenizer(name if is_schema else architecture)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(f"can't load the CLIP {name!r}: {reason}") from error
     return model.eval().requires_grad_(False).to(device, dtype), tokenizer
 
 

@@ -15,6 +15,7 @@ import torch
 
 from t2x.registry import REWARD_PARTS, import_attr, load_reward
 from t2x.scoring.clip_encoder import load_clip
+from t2x.scoring.grounding import ClipPatchFinder
 from t2x.scoring.random_towers import (
     HPSV3,
     blip_itm,
@@ -125,6 +126,10 @@ def _critique(tower: Any, device: str) -> RewardModel:
     )
 
 
+def _grounded(tower: Any, device: str) -> RewardModel:
+    return load_reward("grounded", finder=ClipPatchFinder(tower), source=tower, device=device)
+
+
 def _hpsv3(tower: Any, device: str) -> RewardModel:
     source = (*tower, random_affine(*HPSV3))
     return load_reward(
@@ -142,6 +147,7 @@ _ON_L14: dict[str, Callable[[Any, str], RewardModel]] = {
     "pal": lambda tower, device: fitted("pal", tower, device),
     "region": _named("region"),
     "rl-vlm-f": lambda tower, device: fitted("rl-vlm-f", tower, device),
+    "grounded": _grounded,
     "temporal-consistency": _named("temporal-consistency"),
 }
 _VLM = "Qwen2-VL-2B"
@@ -163,6 +169,7 @@ FULL_SIZE: Mapping[str, FullSize] = {
     "yes-no": FullSize(_VLM, _named("yes-no")),
     "promptecho": FullSize(_VLM, _named("promptecho")),
     "align": FullSize(_VLM, _named("align", find=emoji_key_points), "key points by text rules"),
+    "questions": FullSize(_VLM, _named("questions"), "primitives by text rules"),
     "critique": FullSize(_VLM, _critique, f"one dimension in {CRITIQUE_TOKENS} tokens"),
     "hpsv3": FullSize("Qwen2-VL-7B", _hpsv3),
 }

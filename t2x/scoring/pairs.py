@@ -5,15 +5,23 @@ channels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from t2x.types import Media, Modality
+    from t2x.types import Context, Media, Modality
 
-__all__ = ["check_pairs", "device_of", "finite", "measurable", "wants_gradient"]
+__all__ = [
+    "check_pairs",
+    "context_rows",
+    "device_of",
+    "finite",
+    "measurable",
+    "wants_gradient",
+]
 
 _OVERSHOOT = 0.5  # a guided picture may leave [0, 1] for a moment; another range goes further
 _DIMENSIONS = {"image": 4, "video": 5}
@@ -99,3 +107,19 @@ def wants_gradient(media: Media) -> bool:
     """Whether a graph is to be built: the caller asks for it, and gradients are switched on."""
     items = media if isinstance(media, list) else [media]
     return torch.is_grad_enabled() and any(item.requires_grad for item in items)
+
+
+def context_rows(context: Context | None, rows: Sequence[int]) -> Context | None:
+    """The context of some samples, which may repeat; what holds for all of them stays."""
+    if context is None:
+        return None
+    changes: dict[str, Any] = {}
+    for field in fields(context):
+        value = getattr(context, field.name)
+        if isinstance(value, torch.Tensor):
+            changes[field.name] = value[
+                torch.tensor(list(rows), dtype=torch.long, device=value.device)
+            ]
+        elif value is not None and not isinstance(value, float | int):
+            changes[field.name] = [value[i] for i in rows]
+    return replace(context, **changes)

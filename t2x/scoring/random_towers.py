@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from t2x.errors import T2XError
-from t2x.generators.residency import available_bytes
+from t2x.memory.machine import available_bytes
 from t2x.testing import tiny_bert_tokenizer
 from t2x.world.weights import require_model
 
@@ -101,12 +101,21 @@ class TooLarge(T2XError):
 
 
 class _Undrawn(TorchDispatchMode):
-    """Inside, no random numbers are drawn in place: what would be is overwritten anyway."""
+    """Inside, no random numbers are drawn in place: what would be is overwritten anyway. Their
+    mean stands in for them, since initialisers that draw until all is in range would go on for
+    ever with what lies in fresh memory."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket in _RANDOM:
-            return args[0]
+            return args[0].fill_(_mean(func.overloadpacket, *args[1:3]))
         return func(*args, **(kwargs or {}))
+
+
+def _mean(packet: Any, first: float = 0.0, second: float = 1.0) -> float:
+    """Of normal_(mean, std) and uniform_(from, to); 0 for the others."""
+    if packet is _aten.normal_:
+        return first
+    return (first + second) / 2 if packet is _aten.uniform_ else 0.0
 
 
 def random_model(

@@ -164,7 +164,7 @@ class RegionReward:
         changes: dict[str, Any] = {"mask": None, "boxes": None}
         if (source := context.source) is not None:
             changes["source"] = [self._part(source[r.index], r, context) for r in regions]
-        for field in ("questions", "user"):
+        for field in ("questions", "answers", "user"):
             if (values := getattr(context, field)) is not None:
                 changes[field] = [values[i] for i in rows]
         return replace(context, **changes)

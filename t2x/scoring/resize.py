@@ -141,6 +141,40 @@ class Preprocess:
         target = (crop[0], crop[-1])
         return Preprocess(target, mean, std, "shortest", filter, shorter=short, centre="floor")
 
+    @staticmethod
+    def from_torchvision(transform: Any) -> Preprocess:
+        """Read the steps of a composed transform of pictures, as ``create_model_and_transforms`` of
+        open_clip gives it beside the model.
+
+        Raises ``T2XError`` for a step that it can't follow, as those that draw at random.
+        """
+        steps = {type(step).__name__: step for step in getattr(transform, "transforms", ())}
+        resize_step = steps.pop("Resize", None) or steps.pop("ResizeKeepRatio", None)
+        crop = steps.pop("CenterCrop", None) or steps.pop("CenterCropOrPad", None)
+        normal = steps.pop("Normalize", None)
+        odd = set(steps) - {"function", "ToTensor", "MaybeToTensor", "MaybeConvertMode"}
+        if odd or resize_step is None or normal is None:
+            raise T2XError(
+                f"can't follow the transform of pictures {type(transform).__name__} ("
+                f"{', '.join(sorted(odd)) or 'no Resize or no Normalize'}); give the one of "
+                "validation, or (model, tokenizer) alone"
+            )
+        longest = bool(getattr(resize_step, "longest", 0))
+        squash = crop is None
+        sides = _pair(resize_step.size if squash else crop.size)
+        short = None if squash or longest or resize_step.size == min(sides) else resize_step.size
+        filter = str(getattr(resize_step.interpolation, "value", resize_step.interpolation))
+        fill = getattr(crop, "fill", 0)
+        return Preprocess(
+            sides,
+            tuple(float(v) for v in normal.mean),
+            tuple(float(v) for v in normal.std),
+            "squash" if squash else "longest" if longest else "shortest",
+            filter,
+            tuple(v / 255 for v in ([fill] * 3 if isinstance(fill, int) else fill)),
+            shorter=short,
+        )
+
     def __call__(self, media: Media, *, dtype: torch.dtype | None = None) -> Tensor:
         """Prepare (N, 3, H, W), or a list of (1, 3, H, W): (N, 3, height, width), computed in the
         media's own precision.
@@ -205,3 +239,7 @@ def _sides(size: object) -> tuple[int, ...] | None:
         if all(isinstance(size.get(k), int) for k in keys) and "longest_edge" not in size:
             return tuple(int(size[k]) for k in keys)
     return None
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))

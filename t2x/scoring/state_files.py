@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+import warnings
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
+from t2x.checkpoint_files import POINTER, is_pointer
 from t2x.errors import T2XError
+from t2x.failures import reading
 
-__all__ = ["SUFFIXES", "affine_layers", "hub_file", "read_state"]
+__all__ = ["SUFFIXES", "affine_layers", "hub_file", "read_file", "read_state"]
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 
 _WRAPPERS = ("state_dict", "model")
+_FORBIDDEN = re.compile(r"GLOBAL (\S+)")
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
     """Tensors of a ``.safetensors`` file or of one that ``torch.save`` wrote, by name.
 
     A state dict inside ``{"state_dict": ...}`` or ``{"model": ...}`` is taken out. Nothing but
-    tensors is unpickled. Raises ``T2XError`` for a file that is missing or holds no state dict.
+    tensors is unpickled. Raises ``T2XError`` for a file that is missing, can't be read so or holds
+    no state dict.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise T2XError(f"there is no file {str(path)!r}; give the path of a checkpoint")
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return dict(load_file(path))
-    loaded = torch.load(path, map_location="cpu", weights_only=True)
+    loaded = read_file(path)
     for key in _WRAPPERS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
             loaded = loaded[key]
@@ -42,21 +44,64 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     return {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
 
 
-def hub_file(repository: str, name: str) -> Path:
+def read_file(path: str | Path, *, device: str = "cpu") -> Any:
+    """What a ``.safetensors`` file or one that ``torch.save`` wrote holds; tensors on ``device``,
+    where "meta" reads shapes alone.
+
+    Raises ``T2XError`` for a file that is missing, damaged, or holds anything beside tensors and
+    plain values, which is not run.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise T2XError(f"there is no file {str(path)!r}; give the path of a checkpoint")
+    try:
+        if path.suffix.lower() == ".safetensors":
+            from safetensors import safe_open
+            from safetensors.torch import load_file
+
+            if device != "meta":
+                return load_file(path, device=device)
+            with safe_open(path, "pt") as file:
+                shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            return {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pickle protocols
+            return torch.load(path, map_location=device, weights_only=True)
+    except pickle.UnpicklingError as error:
+        _refuse_pointer(path, error)
+        found = _FORBIDDEN.search(str(error))
+        what = f"names {found[1]}" if found else "holds more than tensors"
+        raise T2XError(
+            f"{str(path)!r} is a pickle that {what}, which reading it could run, so it was not "
+            "read; take the .safetensors of the same weights, or ask its author for one"
+        ) from error
+    except (OSError, ValueError, RuntimeError, EOFError, SafetensorError) as error:
+        _refuse_pointer(path, error)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+        raise T2XError(
+            f"cannot read {str(path)!r}: {reason}; it is damaged or not what its name says, fetch "
+            "it again"
+        ) from error
+
+
+def _refuse_pointer(path: Path, error: Exception) -> None:
+    """Say so of a file that couldn't be read because git left its address in its place."""
+    if is_pointer(path):
+        raise T2XError(
+            f"{str(path)!r} {POINTER}; fetch it: git lfs pull in its folder, or hf download "
+            "owner/model FILE"
+        ) from error
+
+
+def hub_file(repository: str, name: str, *, revision: str | None = None) -> Path:
     """Fetch one file of a hub repository ``owner/model``, or find it in the local cache.
 
     Raises ``T2XError`` if the hub can't be reached or has no such file.
     """
     from huggingface_hub import hf_hub_download
 
-    try:
-        return Path(hf_hub_download(repository, name))
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't fetch {name} of {repository!r}: {reason}; give a local folder or file, or a "
-            "hub id owner/model while the hub can be reached"
-        ) from error
+    with reading(repository, f"{name} of", advice="give a local folder or file"):
+        return Path(hf_hub_download(repository, name, revision=revision))
 
 
 def affine_layers(

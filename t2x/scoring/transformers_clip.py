@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from t2x.errors import T2XError
+from t2x.failures import UNUSED, reading
 
 __all__ = ["TransformersClip", "TransformersTokens", "from_pretrained"]
 
@@ -97,13 +98,9 @@ def from_pretrained(
     """
     from transformers import AutoModel, AutoProcessor
 
-    try:
+    with reading(source, "the CLIP", otherwise=(OSError, ValueError, ImportError), unused=UNUSED):
         model = AutoModel.from_pretrained(source, dtype=dtype)
         second = AutoProcessor.from_pretrained(str(processor or source))
-    except (OSError, ValueError, ImportError) as error:
-        lines = (line.strip() for line in str(error).splitlines())
-        reason = next(filter(None, lines), type(error).__name__)
-        raise T2XError(f"can't load the CLIP {source!r}: {reason}") from error
     if not hasattr(model, "get_image_features") or not hasattr(second, "image_processor"):
         raise T2XError(
             f"{source!r} is a {type(model).__name__} with a {type(second).__name__}; give a CLIP "

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
 from t2x.errors import T2XError
+from t2x.failures import reading
 from t2x.functional.answers import token_log_probabilities
 from t2x.scoring.frozen import frozen
+from t2x.scoring.loaded import PROCESSOR_FORMS, loaded_objects
 from t2x.scoring.pairs import wants_gradient
 from t2x.world.weights import EMBEDDED, require_model
 
@@ -194,11 +196,27 @@ class Vlm:
     ) -> tuple[Tensor, Tensor]:
         """log P of each token of N given answers, (N, T), and which places hold one, (N, T) bool.
 
+        ``end`` and padding as in :meth:`answer_logits`; padded columns are 0.
+        """
+        logits, labels = self.answer_logits(texts, answers, pictures, end=end)
+        return token_log_probabilities(logits, labels), labels >= 0
+
+    def answer_logits(
+        self,
+        texts: Sequence[str],
+        answers: Sequence[str],
+        pictures: Sequence[Tensor] | None,
+        *,
+        end: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Logits from which each token of N given answers would come, (N, T, V), and those tokens,
+        (N, T), below 0 beyond an answer's length.
+
         With ``end`` one end token belongs to every answer, else none, whatever the tokenizer adds
-        by itself. Columns beyond an answer's length are 0.
+        by itself.
         """
         if self.is_encoder_decoder:
-            return self._decoded_log_probs(texts, answers, pictures, end)
+            return self._decoded_logits(texts, answers, pictures, end)
         closes = self._closes
         stop = self.tokenizer.eos_token if end and not closes else ""
         joint = [f"{t}{a}{stop}" for t, a in zip(texts, answers, strict=True)]
@@ -217,9 +235,9 @@ class Vlm:
         places = attended - torch.tensor(tails, device=device).unsqueeze(1) + steps
         places = torch.where(counted, places, attended - 1)
         labels = inputs["input_ids"].gather(1, places).masked_fill(~counted, _NO_LABEL)
-        return token_log_probabilities(self._logits_at(inputs, places - 1), labels), counted
+        return self._logits_at(inputs, places - 1), labels
 
-    def _decoded_log_probs(
+    def _decoded_logits(
         self, texts: Sequence[str], answers: Sequence[str], pictures: Any, end: bool
     ) -> tuple[Tensor, Tensor]:
         stop = [self.tokenizer.eos_token_id] if end else []
@@ -227,8 +245,8 @@ class Vlm:
         labels = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_NO_LABEL)
         labels = labels.to(self.model.device)
         with frozen(self.model):
-            logits = self.model(**self.inputs(texts, pictures), labels=labels).logits
-        return token_log_probabilities(logits, labels), labels >= 0
+            logits: Tensor = self.model(**self.inputs(texts, pictures), labels=labels).logits
+        return logits, labels
 
     @torch.no_grad()
     def write(
@@ -311,7 +329,7 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def load_vlm(
-    source: str | Path | tuple[Any, Any],
+    source: str | Path | Sequence[Any],
     *,
     device: Device | None = None,
     dtype: torch.dtype | None = None,
@@ -323,8 +341,9 @@ def load_vlm(
     best device, in float32 on a CPU, the embedded one everywhere, and as they were saved elsewhere.
     Raises ``T2XError`` for a source that can't be loaded.
     """
-    if isinstance(source, tuple):
-        model, processor = source
+    objects = loaded_objects(source, what="vision-language model", forms=PROCESSOR_FORMS)
+    if objects is not None:
+        model, processor = objects
         key = f"objects {id(model)} {id(processor)}"
         return Vlm(move_loaded(model, device, dtype), processor, key=key)
     name, place = str(source), resolve_device(device)
@@ -343,13 +362,7 @@ def _from_pretrained(
 ) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    try:
+    with reading(folder, "the vision-language model"):
         model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
         processor = AutoProcessor.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load the vision-language model {folder!r}: {reason}; give an embedded name, a "
-            "folder that holds a checkpoint, or a hub id owner/model while the hub can be reached"
-        ) from error
     return model.requires_grad_(False).to(device), processor

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import UnknownNameError
+from t2x.registry import SEARCH_REWARDS
 from t2x.search.best_of_n import BestOfN
 from t2x.search.cooperative import Cooperative
 from t2x.search.critique_refine import CritiqueRefine
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "REWARDS", "check_parts", "load_search", "make_method", "method_of"]
 
-# Defaults; whether other rewards or weights choose better is not claimed.
-REWARDS: dict[str, float] = {"clip": 1.0, "vqa": 0.5}
+REWARDS: dict[str, float] = SEARCH_REWARDS
 
 
 def _reflective(inspector: Any = "align", **options: Any) -> Method:

@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from t2x.errors import T2XError
+from t2x.guidance.metering import counted
 from t2x.search.records import Shot
 
 if TYPE_CHECKING:
     from t2x.types import Generator, Media, RewardModel
 
-__all__ = ["Inspector", "Look", "Order", "Progress", "Studio", "counted", "media_of"]
+__all__ = ["Inspector", "Look", "Order", "Progress", "Studio", "media_of"]
 
 BATCH = 32  # pictures drawn and scored at a time
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # what, done, total
@@ -175,17 +176,6 @@ class Studio:
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
-
-
-def counted(run: Callable[[], Any]) -> float:
-    """Floating-point operations of the matrix products, convolutions and attention of a run
-    (``torch.utils.flop_counter``)."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    counter = FlopCounterMode(display=False)
-    with counter:
-        run()
-    return float(counter.get_total_flops())
 
 
 def _bytes(media: Media) -> list[Any]:

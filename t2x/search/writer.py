@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from t2x.guidance.metering import counted
 from t2x.prompts.checks import FREE_ENGLISH, Domain
 from t2x.prompts.constraints import content_words
 from t2x.search.records import Proposal, Track
-from t2x.search.studio import counted
 from t2x.types import Rewrite, Rewriter
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from t2x.types import RewardModel
@@ -197,10 +196,12 @@ class _Pairs:
     def _score(self, rows: Sequence[int]) -> Tensor:
         import torch
 
+        from t2x.scoring.pairs import context_rows
+
         scores = self.reward.score(
             [self.prompts[i] for i in rows],
             self.media[list(rows)],
-            context=_rows(self.context, rows),
+            context=context_rows(self.context, rows),
         )
         _require(
             tuple(scores.shape) == (len(rows),) and scores.dtype == torch.float32,
@@ -283,22 +284,6 @@ def _keeps_nothing(
         not saved and not plain.requires_grad and not quiet.requires_grad,
         f"nobody asks for a gradient, and {sum(saved)} numbers are kept for one",
     )
-
-
-def _rows(context: Context | None, rows: Sequence[int]) -> Context | None:
-    """The context of some samples; what holds for all of them stays."""
-    import torch
-
-    if context is None:
-        return None
-    changes: dict[str, Any] = {}
-    for field in fields(context):
-        value = getattr(context, field.name)
-        if isinstance(value, torch.Tensor):
-            changes[field.name] = value[list(rows)]
-        elif value is not None and not isinstance(value, float | int):
-            changes[field.name] = [value[i] for i in rows]
-    return replace(context, **changes)
 
 
 @contextmanager

@@ -280,7 +280,8 @@ def tiny_vae(seed: int = 0, **changes: Any) -> Any:
         return AutoencoderKL(**{**settings, **changes}).eval()
 
 
-def _clip_text(tokenizer: Any, *, projected: bool = False) -> Any:
+def tiny_clip_text(tokenizer: Any, *, projected: bool = False) -> Any:
+    """Build CLIP's text encoder of width 32, with random weights as the caller's seed has it."""
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
     config = CLIPTextConfig(
@@ -298,130 +299,11 @@ def _clip_text(tokenizer: Any, *, projected: bool = False) -> Any:
     return (CLIPTextModelWithProjection if projected else CLIPTextModel)(config).eval()
 
 
-def _unet(**changes: Any) -> Any:
-    from diffusers import UNet2DConditionModel
+def tiny_t5(tokenizer: Any, *, width: int = 32) -> Any:
+    """Build T5's encoder of one layer, with random weights as the caller's seed has it."""
+    from transformers import T5Config, T5EncoderModel
 
-    settings = {
-        "sample_size": 16,
-        "in_channels": 4,
-        "out_channels": 4,
-        "block_out_channels": (16, 32),
-        "layers_per_block": 1,
-        "norm_num_groups": 8,
-        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
-        "cross_attention_dim": 32,
-        "attention_head_dim": 2,
-    }
-    return UNet2DConditionModel(**{**settings, **changes}).eval()
-
-
-def tiny_stable_diffusion(seed: int = 0, *, guidance_embedding: int | None = None) -> Any:
-    """Build a StableDiffusionPipeline shaped like the embedded generators: 64x64 from 16x16
-    latents.
-
-    With ``guidance_embedding`` (its width) the UNet takes the guidance scale as an input, as
-    distilled models do, and classifier-free guidance is off.
-    """
-    from diffusers import StableDiffusionPipeline
-
-    from t2x.world.flow import flow_scheduler
-
-    tokenizer = tiny_clip_tokenizer()
-    with fixed_weights(seed):
-        unet = _unet(time_cond_proj_dim=guidance_embedding)
-        text_encoder = _clip_text(tokenizer)
-    return StableDiffusionPipeline(
-        vae=tiny_vae(seed),
-        text_encoder=text_encoder,
-        tokenizer=tokenizer,
-        unet=unet,
-        scheduler=flow_scheduler(),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=width, d_kv=8, d_ff=32, num_layers=1, num_heads=4
     )
-
-
-def tiny_sdxl(seed: int = 0) -> Any:
-    """Build a StableDiffusionXLPipeline: two text encoders, pooled text, size conditioning."""
-    from diffusers import EulerDiscreteScheduler, StableDiffusionXLPipeline
-
-    tokenizer = tiny_clip_tokenizer()
-    with fixed_weights(seed):
-        unet = _unet(
-            cross_attention_dim=64,
-            addition_embed_type="text_time",
-            addition_time_embed_dim=8,
-            projection_class_embeddings_input_dim=6 * 8 + 32,
-            use_linear_projection=True,
-        )
-        encoders = _clip_text(tokenizer), _clip_text(tokenizer, projected=True)
-    return StableDiffusionXLPipeline(
-        vae=tiny_vae(seed),
-        text_encoder=encoders[0],
-        text_encoder_2=encoders[1],
-        tokenizer=tokenizer,
-        tokenizer_2=tokenizer,
-        unet=unet,
-        scheduler=EulerDiscreteScheduler(beta_schedule="scaled_linear", steps_offset=1),
-        add_watermarker=False,
-    )
-
-
-def tiny_z_image(seed: int = 0) -> Any:
-    """Build a ZImagePipeline: diffusion transformer on the hidden states of a chat model."""
-    from diffusers import FlowMatchEulerDiscreteScheduler, ZImagePipeline, ZImageTransformer2DModel
-
-    model, tokenizer = tiny_causal_lm(seed)
-    with fixed_weights(seed):
-        transformer = ZImageTransformer2DModel(
-            in_channels=4,
-            dim=32,
-            n_layers=2,
-            n_refiner_layers=1,
-            n_heads=2,
-            n_kv_heads=2,
-            cap_feat_dim=32,
-            axes_dims=[8, 4, 4],
-            axes_lens=[256, 32, 32],
-        )
-        for tokens in (transformer.x_pad_token, transformer.cap_pad_token):
-            tokens.data.normal_()
-    return ZImagePipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=tiny_vae(seed, shift_factor=0.0),
-        text_encoder=model.model,
-        tokenizer=tokenizer,
-        transformer=transformer.eval(),
-    )
-
-
-def tiny_wan(seed: int = 0) -> Any:
-    """Build a WanPipeline for videos of 1 + 4k frames and sizes in multiples of 16."""
-    from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline
-    from diffusers import WanTransformer3DModel as Transformer
-    from transformers import UMT5Config, UMT5EncoderModel
-
-    tokenizer = tiny_word_tokenizer(max_length=512)
-    text = UMT5Config(
-        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=4
-    )
-    with fixed_weights(seed):
-        vae = AutoencoderKLWan(base_dim=3, z_dim=16, dim_mult=[1, 1, 1, 1], num_res_blocks=1)
-        transformer = Transformer(
-            num_attention_heads=2,
-            attention_head_dim=12,
-            text_dim=32,
-            freq_dim=32,
-            ffn_dim=32,
-            num_layers=2,
-            rope_max_seq_len=32,
-        )
-        return WanPipeline(
-            tokenizer=tokenizer,
-            text_encoder=UMT5EncoderModel(text).eval(),
-            vae=vae.eval(),
-            scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0),
-            transformer=transformer.eval(),
-        )
+    return T5EncoderModel(config).eval()

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.devices import loading_dtype, resolve_device
 from t2x.errors import T2XError
+from t2x.failures import reading
 from t2x.scoring.vlm import Vlm
 from t2x.scoring.vlm_encoder import ask_all
 from t2x.training.picture_rows import AnsweredQuestion
@@ -28,7 +30,7 @@ _NO_LABEL = -100
 
 def load_trainable_vlm(source: str, *, dtype: Any = None) -> Vlm:
     """Load a copy that may be changed: ``t2x.scoring.vlm.load_vlm`` shares its objects with rewards
-    and freezes them. Float32 unless ``dtype`` says otherwise.
+    and freezes them. Float32 unless ``dtype`` says otherwise, a torch dtype or a name.
 
     Raises T2XError for a source that can't be loaded, and for encoder-decoders.
     """
@@ -37,15 +39,10 @@ def load_trainable_vlm(source: str, *, dtype: Any = None) -> Vlm:
     from t2x.world.weights import EMBEDDED, require_model
 
     folder = str(require_model(source)) if source in EMBEDDED else source
-    try:
-        model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype or torch.float32)
+    number = loading_dtype(dtype or torch.float32, resolve_device(None))
+    with reading(folder, "the vision-language model"):
+        model = AutoModelForImageTextToText.from_pretrained(folder, dtype=number)
         processor = AutoProcessor.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise T2XError(
-            f"can't load the vision-language model {source!r}: {reason}; give emoji-vlm, a folder "
-            "that holds a checkpoint, or a hub id while the hub can be reached"
-        ) from error
     vlm = Vlm(model, processor, key=f"trained {source}")
     if vlm.is_encoder_decoder:
         raise T2XError(f"{source!r} is an encoder-decoder; give a chat model")

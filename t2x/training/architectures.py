@@ -2,7 +2,7 @@
 meta device, so that counting needs neither weights nor a hub.
 
 What is not in the tables is read from a local folder, or from the hub's headers where it can be
-reached (``t2x.generators.residency``); what stays unknown is None, never 0.
+reached (``t2x.memory.weights``); what stays unknown is None, never 0.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from t2x.config import build_config
+from t2x.devices import AUTO, fast_bfloat16, warn_emulated
 from t2x.errors import T2XError
 from t2x.files import checkpoints
 from t2x.training.config import RunConfig
@@ -31,7 +33,8 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
     Raises T2XError for what belongs into the ``run`` section, and for trackers in ``report_to``
     that are unknown or not installed; ConfigError for unknown names. On a CPU gradient
     checkpointing is off, where it only costs time, and nothing is reported to trackers unless
-    ``report_to`` says so.
+    ``report_to`` says so. ``bf16``: "auto" is true where that is fast; it stands in for TRL's own
+    default, which is true everywhere.
     """
     import torch
 
@@ -42,7 +45,19 @@ def trainer_arguments(cls: type[T], run: RunConfig, given: Mapping[str, Any], **
         values |= {"use_cpu": True, "gradient_checkpointing": False}
     check_reporters((defaults | dict(given)).get("report_to"))
     values |= {**defaults, **given, "output_dir": str(run.out), "seed": run.seed}
-    return build_config(cls, values)
+    own = next((f.default for f in fields(cast("Any", cls)) if f.name == "bf16"), False)
+    return build_config(cls, values | _mixed_precision({"bf16": own, **values}))
+
+
+def _mixed_precision(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``bf16`` as the trainer takes it; None is TRL for true unless there is ``fp16``."""
+    device = "cpu" if values.get("use_cpu") else None
+    given = values["bf16"]
+    if given == AUTO or (given is None and not values.get("fp16")):
+        return {"bf16": fast_bfloat16(device)}
+    if given is True:
+        warn_emulated("trainer.bf16: true", "trainer.bf16: auto", device)
+    return {}
 
 
 def last_checkpoint(run: RunConfig, *, needs: str = _STATE) -> str | None:

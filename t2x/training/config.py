@@ -43,7 +43,8 @@ class PolicyConfig:
     hub id. ``template_of``: such a model whose template is used in place of the model's own;
     ``template``: fields of it that differ (``t2x.rewriters.templates.Template``).
     ``dtype``: of the weights while they are trained; None is float32 on a CPU, else the
-    checkpoint's own.
+    checkpoint's own ("stored" is that everywhere); "auto" is bfloat16 where it is fast, else
+    float32.
     """
 
     model: str = "emoji-rewriter"
@@ -79,9 +80,9 @@ class RewardConfig:
     """What a rewrite is worth: pictures of ``generator``, scored against the user's own prompt.
 
     ``rewards``: names with weights; ``options``: by name, what their factory takes (``source``,
-    ...). ``combine``: a rule of ``t2x.scoring.combine.COMBINERS``. ``pictures``: seeds per rewrite,
-    the same for all rewrites of a prompt. ``store``: folder that keeps pictures; they are scored
-    anew.
+    ``dtype``, ...). ``combine``: a rule of ``t2x.scoring.combine.COMBINERS``. ``pictures``: seeds
+    per rewrite, the same for all rewrites of a prompt. ``store``: folder that keeps pictures; they
+    are scored anew.
     """
 
     rewards: dict[str, float]

@@ -129,11 +129,13 @@ def templated(rows: Any, policy: Policy) -> Any:
     if len(rows) >= _MANY:
         loading.info("putting the policy's template around %s rows ...", f"{len(rows):,}")
     answers = [name for name in _ANSWERS if name in rows.column_names]
-    answered = rows.filter(lambda row: all(_is_answer(row[name]) for name in answers))
+    answered = rows.filter(
+        lambda row: all(_is_answer(row[name]) for name in answers), **_unhashed()
+    )
     if dropped := len(rows) - len(answered):
         log.warning("%d of %d rows left out: an answer of theirs is no text", dropped, len(rows))
     rows = answered
-    kept = rows.filter(lambda row: _is_readable(row["original_prompt"], encoder))
+    kept = rows.filter(lambda row: _is_readable(row["original_prompt"], encoder), **_unhashed())
     if len(kept) == 0 and not encoder.reads_alike(_ORDINARY):
         raise T2XError(
             "the policy's template does not fit its tokenizer: no prompt is read as it would be in "
@@ -148,7 +150,15 @@ def templated(rows: Any, policy: Policy) -> Any:
         )
     if len(kept) == 0:
         raise T2XError("no row is left to train on; see the warnings before this")
-    return kept.map(_row_writer(policy, kept.column_names), desc="template")
+    return kept.map(_row_writer(policy, kept.column_names), desc="template", **_unhashed())
+
+
+def _unhashed() -> dict[str, str]:
+    """What keeps ``datasets`` from naming its result by a hash of the function: through the policy
+    it would hash a whole model."""
+    from datasets.fingerprint import generate_random_fingerprint
+
+    return {"new_fingerprint": generate_random_fingerprint()}
 
 
 def _is_readable(prompt: str, encoder: PromptEncoder) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from t2x.devices import STORED
 from t2x.errors import T2XError
 from t2x.files import checkpoints, made_folder
 from t2x.registry import looks_local
@@ -157,12 +158,12 @@ def _write_whole(trained: Trained, out: Path) -> None:
     if any(folder.glob("*.safetensors")) and not (folder / ADAPTER_FILE).is_file():
         _copy(folder, out)
     elif trained.adapters is not None and trained.base is not None:
-        base = PolicyConfig(model=trained.base, dtype="auto", device="cpu")
+        base = PolicyConfig(model=trained.base, dtype=STORED, device="cpu")
         policy = load_policy(base)
         save_policy(replace(policy, model=merge_adapter(policy.model, trained.adapters)), out)
     else:
         save_policy(
-            load_policy(PolicyConfig(model=trained.source, dtype="auto", device="cpu")), out
+            load_policy(PolicyConfig(model=trained.source, dtype=STORED, device="cpu")), out
         )
     _write_template(trained, out)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t2x.data.decontaminate import find_benchmark, prompt_key
-from t2x.devices import set_threads
+from t2x.devices import fast_bfloat16, set_threads
 from t2x.errors import T2XError
 from t2x.files import write_metrics
 from t2x.registry import loading
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from t2x.watching.config import WatchConfig
     from t2x.watching.watch import Watch
 
-__all__ = ["Data", "begin_run", "evaluated", "finish_run", "load_data", "rollout_watch"]
+__all__ = [
+    "Data",
+    "begin_run",
+    "evaluated",
+    "finish_run",
+    "load_data",
+    "rollout_watch",
+    "write_run_metrics",
+]
 
 log = logging.getLogger(__name__)
 
@@ -173,4 +181,10 @@ def finish_run(
     left_out = {"epoch", "step", "grad_norm", "learning_rate"}
     metrics = {key: value for key, value in last.items() if key not in left_out}
     steps = float(trainer.state.global_step)
-    return write_metrics(out, {**metrics, **watch.summary(), **found, "steps": steps})
+    return write_run_metrics(out, {**metrics, **watch.summary(), **found, "steps": steps})
+
+
+def write_run_metrics(out: Path, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Write ``metrics.json`` of a whole run and give it back, with what ``auto`` was in its
+    configuration: ``auto_bf16`` is 1 for bfloat16 and 0 for another number format."""
+    return write_metrics(out, {**metrics, "auto_bf16": float(fast_bfloat16())})

@@ -25,7 +25,15 @@ from t2x.world.scene import TASKS
 if TYPE_CHECKING:
     from t2x.types import Generator, Rewrite, Rewriter
 
-__all__ = ["LoadedArm", "Writer", "check_arms", "load_arm", "named_arms", "picture_seed"]
+__all__ = [
+    "LoadedArm",
+    "Writer",
+    "check_arms",
+    "check_sources",
+    "load_arm",
+    "named_arms",
+    "picture_seed",
+]
 
 # What an arm writes for each prompt: a text, or one with its negative prompt.
 Writer: TypeAlias = "Callable[[Sequence[UserPrompt]], Sequence[str | tuple[str, str]]]"
@@ -98,7 +106,16 @@ def check_arms(arms: Mapping[str, str], n: int) -> None:
             "the arms are none; give one or more, each once, out of "
             "raw, rules, dense, rewrite, recipes and the names of rewriters"
         )
-    # Before the generator is loaded: a folder or hub id may be anything, a bare name is known.
+    check_sources(arms)
+    if n < len(TASKS):
+        raise T2XError(
+            f"{n} prompts do not reach all {len(TASKS)} tasks; give at least {len(TASKS)}"
+        )
+
+
+def check_sources(arms: Mapping[str, str]) -> None:
+    """Raise T2XError for arms, names to sources, that ``load_arm`` could not load; before the
+    generator is, so a folder or hub id may be anything, while a bare name is known."""
     names = (*_REFERENCES, *known_names("rewriters"))
     for name, source in arms.items():
         if source in names or Path(source).is_dir():
@@ -112,10 +129,6 @@ def check_arms(arms: Mapping[str, str], n: int) -> None:
                 f"run ({', '.join(RECIPES)}), or NAME=SOURCE with a rewriter's folder, "
                 "hub id owner/model or 'package.module:Attr'"
             )
-    if n < len(TASKS):
-        raise T2XError(
-            f"{n} prompts do not reach all {len(TASKS)} tasks; give at least {len(TASKS)}"
-        )
 
 
 # ---- texts --------------------------------------------------------------------------------------

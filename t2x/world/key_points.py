@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from t2x.prompts.forms import stem
 from t2x.prompts.negations import negated
 from t2x.scoring.vlm_encoder import Question
+from t2x.settings import read_settings
 from t2x.world.captions import NUMBER_WORDS, plural
 from t2x.world.lexicon import RIDDLES
 from t2x.world.render import Placed
@@ -22,7 +25,7 @@ from t2x.world.scene import CLASSES, COLORS, MAX_OBJECTS, RELATIONS, Group, Scen
 from t2x.world.truth import SURE_OFFSET, offset, satisfies
 from t2x.world.words import articled
 
-__all__ = ["emoji_key_points", "true_answer"]
+__all__ = ["denied_classes", "emoji_key_points", "knows_emoji", "read_scene", "true_answer"]
 
 _PRONOUNS = re.compile(r"\b(it|its|them|they|their|(first|other) one|former|latter)\b")
 _SHARED = re.compile(r",? \b(both|each|the two)\b")
@@ -37,10 +40,19 @@ def emoji_key_points(prompt: str) -> list[tuple[str, Question]]:
     each; a point may come several times.
     """
     text = prompt.casefold()
-    found = [("negation", _absent(cls)) for cls in _denied(text)]
-    if (scene := _read(text)) is not None:
+    found = [("negation", _absent(cls)) for cls in denied_classes(text)]
+    if (scene := read_scene(text)) is not None:
         found += list(_raised(scene, text))
     return found
+
+
+def knows_emoji(source: str | Path | tuple[Any, Any]) -> bool:
+    """Whether a vision-language model was taught the questions of this world's text rules:
+    emoji-vlm, and a folder whose ``t2x.json`` says ``{"key_points": "emoji"}``.
+    """
+    if isinstance(source, tuple) or source == "emoji-vlm":
+        return source == "emoji-vlm"
+    return read_settings(source).get("key_points") == "emoji"
 
 
 def true_answer(question: str, objects: Sequence[Placed]) -> str | None:
@@ -65,8 +77,9 @@ def true_answer(question: str, objects: Sequence[Placed]) -> str | None:
     raise ValueError(f"no question of this world's key points: {question!r}")
 
 
-def _read(text: str) -> Scene | None:
-    """The scene of a prompt, with an attribute that several share and a colour told of a pronoun.
+def read_scene(text: str) -> Scene | None:
+    """The scene of a prompt in lower case, with an attribute that several share and a colour told
+    of a pronoun.
 
     A side told of a pronoun is left unread: whose side it is can't be seen from the words alone.
     """
@@ -101,7 +114,7 @@ def _raised(scene: Scene, text: str) -> Iterator[tuple[str, Question]]:
             yield "knowledge application", _is_there(group)
 
 
-def _denied(text: str) -> list[str]:
+def denied_classes(text: str) -> list[str]:
     """Classes that the text rules out."""
     heads = set(negated(text))
     return [

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from t2x.world.captions import STYLES, telling_styles
@@ -24,6 +24,7 @@ __all__ = [
     "KINDS",
     "PLAIN_KINDS",
     "SEEN_KINDS",
+    "SPLITS",
     "UserPrompt",
     "held_out_prompts",
     "kinds_for",
@@ -221,3 +222,10 @@ def held_out_prompts(n: int, seed: int = 0) -> list[UserPrompt]:
     """
     rng = random.Random(f"test {seed}")
     return _balanced(n, rng, _PATTERN, split="test", held_out=True)
+
+
+# What is measured on, by name: a function of the number of prompts and a seed.
+SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
+    "held-out": held_out_prompts,
+    "validation": validation_prompts,
+}

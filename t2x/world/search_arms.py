@@ -16,7 +16,7 @@ import json
 import math
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -27,7 +27,7 @@ import numpy as np
 
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
-from t2x.registry import known_names, load_rewriter
+from t2x.registry import load_rewriter
 from t2x.search.loading import METHODS, REWARDS, make_method, method_of
 from t2x.search.records import Cost, Track
 from t2x.search.rewriter import SearchRewriter
@@ -44,7 +44,8 @@ from t2x.world.evaluate import (
     as_generator,
 )
 from t2x.world.judge import judge_pictures
-from t2x.world.prompts import UserPrompt, held_out_prompts, validation_prompts
+from t2x.world.prompts import SPLITS, UserPrompt
+from t2x.world.weights import weight_digests
 
 if TYPE_CHECKING:
     from t2x.rewriters.guarded import Guarded
@@ -52,13 +53,14 @@ if TYPE_CHECKING:
     from t2x.search.records import Shot
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["ARMS", "METHOD_OPTIONS", "SPLITS", "EqualCost", "evaluate_at_equal_cost"]
+__all__ = [
+    "ARMS",
+    "METHOD_OPTIONS",
+    "EqualCost",
+    "evaluate_at_equal_cost",
+]
 
 ARMS = ("raw", "rules", "rewrite", *METHODS)
-SPLITS: dict[str, Callable[[int, int], list[UserPrompt]]] = {
-    "held-out": held_out_prompts,
-    "validation": validation_prompts,
-}
 # Options of a search by its name; those that are not here are the defaults of its class.
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {}
 NUMBERS = {"seeds": 1, "confirm": 0}
@@ -143,7 +145,7 @@ class EqualCost:
             **NUMBERS,
             "methods": {method: METHOD_OPTIONS.get(method, {}) for method in methods},
             "one_picture": "of a new seed",
-            "weights": _weights({*names.values(), *self.arms} - set(ARMS)),
+            "weights": weight_digests({*names.values(), *self.arms} - set(ARMS)),
             "t2x": __version__,
         }
 
@@ -248,18 +250,6 @@ def evaluate_at_equal_cost(
                 output.write(part, [])
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return {**setup.settings(), **_table(setup, rows)}
-
-
-def _weights(names: Iterable[str]) -> dict[str, str]:
-    """Digests of the folders among ``names``, and of all embedded models that are there: a
-    generator may build on another one, and rewards name none of theirs."""
-    from t2x.generators.identity import folder_digest
-    from t2x.world.weights import EMBEDDED, is_present, model_dir
-
-    known = {"dense", *EMBEDDED, *known_names("generators"), *known_names("rewriters")}
-    folders = {name: model_dir(name) for name in EMBEDDED if is_present(name)}
-    folders |= {name: Path(name) for name in sorted({*names} - known) if Path(name).is_dir()}
-    return {name: folder_digest(folder) for name, folder in folders.items()}
 
 
 def _guarded(rewriter: str | Rewriter, model: Generator) -> Guarded:

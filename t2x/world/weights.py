@@ -7,6 +7,7 @@ card ``README.md`` beside the weights, written as cards on a model hub are: YAML
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from t2x.errors import T2XError, UnknownNameError
@@ -26,7 +27,7 @@ _FORMATS = {
 EMBEDDED = tuple(_FORMATS)
 MODELS = Path(__file__).parent / "models"
 
-__all__ = ["EMBEDDED", "MODELS", "is_present", "model_dir", "require_model"]
+__all__ = ["EMBEDDED", "MODELS", "is_present", "model_dir", "require_model", "weight_digests"]
 
 
 def model_dir(name: str) -> Path:
@@ -75,3 +76,15 @@ def require_model(name: str) -> Path:
             f"to {folder}"
         )
     return folder
+
+
+def weight_digests(names: Iterable[str]) -> dict[str, str]:
+    """Digests of the folders among ``names``, and of all embedded models that are there: a
+    generator may build on another one, and rewards name none of theirs."""
+    from t2x.generators.identity import folder_digest
+    from t2x.registry import known_names
+
+    known = {"dense", *EMBEDDED, *known_names("generators"), *known_names("rewriters")}
+    folders = {name: model_dir(name) for name in EMBEDDED if is_present(name)}
+    folders |= {name: Path(name) for name in sorted({*names} - known) if Path(name).is_dir()}
+    return {name: folder_digest(folder) for name, folder in folders.items()}

@@ -77,6 +77,12 @@ def test_what_is_made_is_told(kind: str):
     assert told == list(range(1, 31))
 
 
+def test_the_teachers_validation_shares_no_prompt_with_its_training():
+    validation = {row["original_prompt"].casefold() for row in world_rows("sft-validation?n=256")}
+    training = {row["original_prompt"].casefold() for row in world_rows("sft?n=3000")}
+    assert len(validation) == 256 and not validation & training
+
+
 def test_prompts_do_not_repeat():
     texts = [row["original_prompt"].casefold() for row in world_rows("prompts?n=1000")]
     assert len(set(texts)) == len(texts)

@@ -233,7 +233,7 @@ def test_what_was_given_as_an_object_has_no_command_but_its_settings():
 @pytest.mark.parametrize(("free", "warned"), [(1000, True), (10**12, False), (None, False)])
 def test_what_does_not_fit_is_said_before_anything_is_loaded(free, warned, monkeypatch, caplog):
     loaded: list[bool] = []
-    monkeypatch.setattr("t2x.generators.residency.available_bytes", lambda device: free)
+    monkeypatch.setattr("t2x.memory.machine.available_bytes", lambda device: free)
     monkeypatch.setattr(
         "t2x.registry.load_rewriter",
         lambda name: loaded.append("does not fit" in caplog.text) or FakeRewriter(),
@@ -246,8 +246,8 @@ def test_sizes_that_nobody_knows_stop_nothing(monkeypatch, caplog):
     def no_hub(*_: Any, **__: Any) -> None:
         raise AssertionError("asked for the size of something that is no model on a hub")
 
-    monkeypatch.setattr("t2x.generators.residency._hub_bytes", no_hub)
-    monkeypatch.setattr("t2x.generators.residency.available_bytes", lambda device: 1000)
+    monkeypatch.setattr("t2x.memory.weights._hub_bytes", no_hub)
+    monkeypatch.setattr("t2x.memory.machine.available_bytes", lambda device: 1000)
     Path("empty").mkdir()
     for name in ("none", "t2x.testing:FakeRewriter", "empty"):
         check_memory(name, FakeGenerator())

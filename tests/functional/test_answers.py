@@ -10,7 +10,9 @@ from t2x.functional.answers import (
     answer_likelihood,
     answer_log_odds,
     answer_probability,
+    answer_terms,
     grouped_mean,
+    margin_reward,
     prompt_echo,
     token_log_probabilities,
 )
@@ -118,3 +120,51 @@ def test_gradients_of_answers() -> None:
     values = torch.tensor([[0.2, 0.4, math.nan]], dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(grouped_mean(values, torch.tensor([0, 0, 1])).sum(), values)
     assert slope[0, :2].tolist() == [0.5, 0.5]
+
+
+def test_terms_of_an_answer() -> None:
+    """Logits log(1), log(2), log(5): with the right answer 1, p = 1/4 and it lags log(5) by
+    log(5/2); with both spellings 1 and 2, p = 7/8, and the best leads log(1) by log(5).
+    """
+    row = torch.tensor([0.0, math.log(2), math.log(5)], dtype=torch.float64)
+    logits = row.expand(1, 3, 3)
+    log_probs, leads = answer_terms(logits, torch.tensor([[[1, -1], [1, 2], [-1, -1]]]))
+    expected = torch.tensor([[math.log(2 / 8), math.log(7 / 8), 0.0]], dtype=torch.float64)
+    assert torch.allclose(log_probs, expected, atol=1e-12)
+    expected = torch.tensor([[-math.log(5 / 2), math.log(5), math.inf]], dtype=torch.float64)
+    assert torch.allclose(leads, expected, atol=1e-12)
+
+
+def test_a_sure_answer_keeps_its_digits() -> None:
+    """Odds of e^15: log p = -log(1 + e^-15), which is no difference of float32 numbers near 40."""
+    log_probs, _ = answer_terms(torch.tensor([[[40.0, 25.0]]]), torch.tensor([[[0]]]))
+    assert abs(float(log_probs) / -math.log1p(math.exp(-15)) - 1) < 1e-5
+
+
+def test_margin_reward_by_hand() -> None:
+    """Questions (log p, lead) of (-1, 3) and (-2, 0.5), margin 1, weight 2: the first is beyond the
+    margin and gives -1; the second is short by 0.5 and gives -2 - 2 * 0.5 = -3; the mean is -2.
+    A third that was not asked has no say.
+    """
+    log_probs = torch.tensor([[-1.0, -2.0, math.nan], [math.nan] * 3], dtype=torch.float64)
+    leads = torch.tensor([[3.0, 0.5, math.nan], [math.nan] * 3], dtype=torch.float64)
+    got = margin_reward(log_probs, leads, margin=1.0, weight=2.0)
+    assert got[0] == -2
+    assert got[1].isnan()
+
+
+def test_margin_reward_rises_with_the_right_answer() -> None:
+    """The sign: one step along the gradient of the logits raises log p and the lead."""
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(1, 2, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    right = torch.tensor([[[2], [5]]])
+
+    def reward(x: torch.Tensor) -> torch.Tensor:
+        return margin_reward(*answer_terms(x, right), margin=9.0, weight=0.3)
+
+    (slope,) = torch.autograd.grad(reward(logits).sum(), logits)
+    before = answer_terms(logits, right)
+    after = answer_terms(logits + 0.1 * slope, right)
+    assert all(bool((b < a).all()) for b, a in zip(before, after, strict=True))
+    assert bool((slope.gather(-1, right) > 0).all())
+    assert torch.autograd.gradcheck(reward, (logits,))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from t2x.functional.moments import Moments, merge_moments, moments, standardise
+from t2x.functional.moments import Moments, merge_moments, moments, spread, standardise
 
 NAN = float("nan")
 
@@ -97,3 +98,10 @@ def test_rounding_is_no_spread_and_a_floor_holds_noise_down() -> None:
     small = torch.tensor([[0.0], [0.02]])
     z = standardise(small, moments(small), floor=1.0)
     assert z.flatten().tolist() == pytest.approx([-0.01, 0.01])
+
+
+def test_spread_is_the_deviation_its_floor_or_infinite() -> None:
+    """sqrt(4) = 2; sqrt(0.01) = 0.1 below the floor of 0.5; no variance; one of rounding alone."""
+    variance = torch.tensor([4.0, 0.01, 0.0, 1e-20])
+    largest = torch.tensor([3.0, 1.0, 1.0, 100.0])
+    assert spread(variance, largest, floor=0.5).tolist() == [2.0, 0.5, math.inf, math.inf]

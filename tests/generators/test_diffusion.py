@@ -15,7 +15,7 @@ import torch
 
 from t2x.errors import T2XError
 from t2x.generators import DiffusionGenerator
-from t2x.generators.memory import is_out_of_memory
+from t2x.memory.machine import is_out_of_memory
 from t2x.testing import (
     tiny_sdxl,
     tiny_stable_diffusion,

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from t2x.errors import T2XError
-from t2x.generators import DiffusionGenerator, weight_bytes
+from t2x.generators import DiffusionGenerator
 from t2x.generators.folders import base_of, folder_settings, part_names, pipeline_folder
+from t2x.memory import weight_bytes
 from t2x.testing import tiny_stable_diffusion
 from t2x.world import weights
 
@@ -128,7 +129,7 @@ def test_errors_are_one_line(folders, tmp_path):
     assert "allowed are models and schedulers" in message({"base": str(flow)})
     config.write_text('{"_class_name": "UNet2DConditionModel"}')
     (turbo / "unet" / "diffusion_pytorch_model.safetensors").write_bytes(b"no weights")
-    assert "as a diffusers pipeline" in message({"base": str(flow)})
+    assert "its weights are damaged" in message({"base": str(flow)})
     shutil.rmtree(turbo / "unet")
     shutil.rmtree(turbo / "scheduler")
     assert "holds no parts" in message({"base": str(flow)})

@@ -9,7 +9,7 @@ import torch
 from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
-from t2x.devices import resolve_device
+from t2x.devices import auto_dtype, resolve_device
 from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit
 from t2x.generators.loading import quiet, resolve_dtype
 
@@ -34,6 +34,8 @@ def test_number_format_follows_the_device():
     assert resolve_dtype(None, cpu) == torch.float32
     assert resolve_dtype("bf16", cpu) == torch.bfloat16
     assert resolve_dtype(torch.float16, cpu) == torch.float16
+    assert resolve_dtype("auto", cpu) == auto_dtype(cpu)
+    assert resolve_dtype("auto", torch.device("mps")) == torch.float16
     assert resolve_dtype(None, torch.device("mps")) == torch.float16
     assert resolve_device("cpu") == cpu
 

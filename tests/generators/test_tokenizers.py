@@ -55,8 +55,9 @@ def test_the_generator_warns_at_the_same_limit(caplog):
     generator = DiffusionGenerator.from_pretrained(
         tiny_z_image(), num_inference_steps=1, sampling={"max_sequence_length": 4}
     )
-    generator._warn_of_truncation(["a cat", "a red cat and a blue dog"])
-    assert [record.args for record in caplog.records] == [(1, 7, "ZImagePipeline", 4)]
+    generator.generate(["a cat", "a red cat and a blue dog"], seeds=[0, 0], size=(32, 32))
+    said = [r.getMessage() for r in caplog.records if "tokens" in r.getMessage()]
+    assert said == ["prompt 1 has 7 tokens, ZImagePipeline reads the first 4"]
 
 
 def test_tokenizers_are_enough_and_null_is_none(tmp_path):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from t2x.registry import import_attr, load_reward
 from t2x.scoring.clip_encoder import load_clip
+from t2x.scoring.grounding import Found, GroundedReward
 from t2x.scoring.region import RegionReward
 from t2x.scoring.reward import EncoderReward, encode_all
 from t2x.testing import (
@@ -93,6 +94,8 @@ def exact(reward: Any) -> Any:
     """The same reward with scores as they come out of its head."""
     if isinstance(reward, RegionReward):
         return RegionReward(exact(reward.reward), mode=reward.mode, reduce=reward.reduce)
+    if isinstance(reward, GroundedReward):
+        return GroundedReward(exact(reward.reward), reward.finder, phrases=reward.phrases)
     return Wide(getattr(reward, "_reward", reward))
 
 
@@ -184,6 +187,20 @@ def _sources(media: Tensor) -> Context:
     return Context(source=media.float().roll(1, 0))
 
 
+class _Everywhere:
+    """A finder to whom every thing is the whole picture: no box jumps while pixels change."""
+
+    def find(self, pictures: Sequence[Tensor], phrases: Sequence[str]) -> Found:
+        boxes = torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(len(phrases), 1)
+        return Found(boxes, torch.ones(len(phrases)))
+
+
+def _grounded(dtype: torch.dtype, folder: Path) -> RewardModel:
+    return load_reward(
+        "grounded", finder=_Everywhere(), phrases=lambda p: [p] if p.strip() else [], dtype=dtype
+    )
+
+
 def _boxes(media: Tensor) -> Context:
     return Context(boxes=torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(len(media), 1, 1))
 
@@ -206,6 +223,7 @@ CASES: dict[str, Case] = {
     "clip": Case(_named("clip"), cuts=46),
     "critique": Case(_named("critique", **_VLM), cuts=24),
     "dino": Case(_over("dino", tiny_dino), (36, 36), _sources),
+    "grounded": Case(_grounded, cuts=46),
     "hps": Case(_named("hps"), cuts=46),
     "hpsv2": Case(_published("hpsv2"), (224, 224), cuts=75),
     "hpsv2.1": Case(_published("hpsv2.1"), (224, 224), cuts=75),
@@ -223,6 +241,7 @@ CASES: dict[str, Case] = {
     "quality": Case(
         lambda dtype, folder: load_reward("quality"), step=1e-8, slope_tolerance=math.inf
     ),
+    "questions": Case(_named("questions", **_VLM), cuts=24, **_COARSE),
     "region": Case(_named("region"), context=_boxes, cuts=46),
     "rl-vlm-f": Case(_learned_choice, cuts=46),
     "siglip": Case(_over("siglip", tiny_siglip), (32, 32), cuts=15),

@@ -74,5 +74,5 @@ def test_a_saved_folder_loads(
     by_folder = load_reward("dino", source=tmp_path).score([""] * 3, pictures, context=context)
     loaded = load_reward("dino", source=network).score([""] * 3, pictures, context=context)
     assert torch.allclose(by_folder, loaded, atol=1e-6)
-    with pytest.raises(T2XError, match="can't load the network"):
+    with pytest.raises(T2XError, match="cannot load the network"):
         load_reward("dino", source=tmp_path / "none")

@@ -82,7 +82,7 @@ def test_a_published_file_fills_the_architecture(
     scores = reward.score(["a cat"] * 2, pictures)
     assert torch.allclose(scores, (image @ text.T)[:, 0], atol=1e-6)
     torch.save({"state_dict": {"visual.proj": torch.zeros(1)}}, tmp_path / "file2.pt")
-    with pytest.raises(T2XError, match="can't load the CLIP"):
+    with pytest.raises(T2XError, match="cannot load the CLIP"):
         load_reward(name, **{**options, "source": tmp_path / "file2.pt"})
 
 

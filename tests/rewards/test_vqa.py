@@ -106,7 +106,7 @@ def test_bad_calls(tiny: tuple[Any, Any], tmp_path: Path) -> None:
         load_reward("vqa", source=tiny, question="Is it good?")
     with pytest.raises(T2XError, match="single token"):
         load_reward("vqa", source=tiny, yes=["yes indeed"])
-    with pytest.raises(T2XError, match="can't load"):
+    with pytest.raises(T2XError, match="cannot load"):
         load_reward("vqa", source=tmp_path)
 
 

@@ -164,8 +164,7 @@ def blip2_t5() -> tuple[Any, Any]:
 
 def fresh(kind: str) -> tuple[Any, Any]:
     """(model, processor) of ``kind``, in ``QWEN`` or blip2_t5, that nobody else holds."""
-    model, processor = blip2_t5() if kind == "blip2_t5" else qwen(kind)
-    return copy.deepcopy(model), processor
+    return copy.deepcopy(blip2_t5() if kind == "blip2_t5" else qwen(kind))
 
 
 def _filled(config: Any) -> Any:

@@ -242,7 +242,9 @@ def test_mistakes_are_told(make: Any, chat_model: Any) -> None:
         with pytest.raises(T2XError, match="is no language model; give a hub id, a folder"):
             LanguageModelRewriter.from_pretrained(source)
     with pytest.raises(T2XError, match="a loaded model takes no device, revision"):
-        LanguageModelRewriter.from_pretrained((chat_model, None), device="cpu", revision="main")
+        LanguageModelRewriter.from_pretrained(
+            (chat_model, make().tokenizer), device="cpu", revision="main"
+        )
 
 
 def test_no_prompts(make: Any) -> None:

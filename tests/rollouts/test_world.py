@@ -18,7 +18,7 @@ REWRITES = {
 
 def test_a_photo_of_a_cat_to_everything_loses_by_its_pictures() -> None:
     """Without any check between: the scores alone must show it (trap 1)."""
-    config = RewardConfig({"clip": 1.0, "vqa": 1.0}, generator_options={"dtype": "bfloat16"})
+    config = RewardConfig({"clip": 1.0, "vqa": 1.0}, generator_options={"dtype": "auto"})
     settings = RolloutConfig(batch_size=16)
     scorer = RolloutScorer(
         build_measurer(config, settings),

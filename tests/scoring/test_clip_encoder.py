@@ -198,7 +198,7 @@ def test_a_loaded_object_is_taken(pictures: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("source", ["no-such-folder", "ViT-nope:openai"])
 def test_unknown_sources_are_one_clear_line(source: str) -> None:
-    with pytest.raises(T2XError, match=r"can't (find|load)") as caught:
+    with pytest.raises(T2XError, match=r"can(not|'t) (find|load)") as caught:
         load_clip(source)
     assert "\n" not in str(caught.value)
 
@@ -207,7 +207,7 @@ def test_a_folder_without_weights_is_refused(tiny_clip: Path, tmp_path: Path) ->
     (tmp_path / "open_clip_config.json").write_text(
         (tiny_clip / "open_clip_config.json").read_text()
     )
-    with pytest.raises(T2XError, match="can't load the CLIP"):
+    with pytest.raises(T2XError, match="cannot load the CLIP"):
         load_clip(tmp_path)
 
 

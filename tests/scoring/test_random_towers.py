@@ -114,3 +114,11 @@ def test_affine_layers_and_lpips_files_have_the_widths_asked_for() -> None:
     trunk, layers = lpips_files("alexnet", (2, 5, 8, 10, 12))
     assert [w.shape[1] for w in layers.values()] == [64, 192, 384, 256, 256]
     assert trunk["features.0.weight"].shape == (64, 3, 11, 11)
+
+
+def test_initialisers_that_draw_until_all_is_in_range_come_to_an_end() -> None:
+    """trunc_normal_ draws anew what is out of range, which fresh memory may be for ever."""
+    weight = torch.full((4, 4), 100.0)
+    with random_towers._Undrawn():
+        torch.nn.init.trunc_normal_(weight, std=1.0, a=-2.0, b=2.0)
+    assert not weight.any()

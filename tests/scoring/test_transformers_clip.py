@@ -108,7 +108,7 @@ def test_the_processor_may_lie_elsewhere(
     processor.image_processor.image_mean = [0.48145466, 0.4578275, 0.40821073]
     encoder = load_clip(tmp_path / "model", processor=tmp_path / "processor")
     assert encoder.preprocess.mean == (0.1, 0.2, 0.3)
-    with pytest.raises(T2XError, match="can't load the CLIP"):
+    with pytest.raises(T2XError, match="cannot load the CLIP"):
         load_clip(tmp_path / "model")
 
 
@@ -231,7 +231,7 @@ def test_what_is_no_clip_is_refused(tmp_path: Path) -> None:
 
     for part in tiny_causal_lm():
         part.save_pretrained(tmp_path)
-    with pytest.raises(T2XError, match=r"can't load the CLIP|give a CLIP"):
+    with pytest.raises(T2XError, match=r"cannot load the CLIP|give a CLIP"):
         load_clip(tmp_path)
-    with pytest.raises(T2XError, match="can't load the CLIP"):
+    with pytest.raises(T2XError, match="cannot load the CLIP"):
         load_clip("transformers:no/such/folder")

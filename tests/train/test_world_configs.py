@@ -18,8 +18,3 @@ def test_a_held_out_reward_weighs_the_same_in_every_recipe() -> None:
         if "held_out" in watch:
             found.setdefault(str(watch["held_out"]["rewards"]), set()).add(path.stem)
     assert len(found) == 1, found
-
-
-def test_the_claim_of_rebel_takes_the_rounds_of_its_configuration() -> None:
-    claim = (CONFIGS / "claims" / "rebel.yaml").read_text("utf-8")
-    assert "rebel.rounds" not in claim

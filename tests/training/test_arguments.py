@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from t2x import devices
 from t2x.config import ConfigError
 from t2x.errors import T2XError
 from t2x.training.arguments import checkpoints, last_checkpoint, trainer_arguments
@@ -36,6 +38,35 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         trainer_arguments(SFTConfig, run, {"seed": 1})
     with pytest.raises(T2XError, match="unknown tracker 'wandbb'"):
         trainer_arguments(SFTConfig, run, {"report_to": "wandbb"})
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bf16_is_true_only_where_it_is_fast_unless_it_is_said(
+    fast: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from transformers import TrainingArguments
+    from trl import GRPOConfig, SFTConfig
+
+    devices._warn_once.cache_clear()
+    monkeypatch.setattr("t2x.training.arguments.fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr("t2x.devices.fast_bfloat16", lambda device: fast)
+
+    def bf16(cls: type[Any], **given: Any) -> bool:
+        found: bool = trainer_arguments(cls, RunConfig(tmp_path), {"use_cpu": True} | given).bf16
+        return found
+
+    for cls in (SFTConfig, GRPOConfig):
+        assert bf16(cls) is bf16(cls, bf16="auto") is fast
+    assert bf16(TrainingArguments, bf16="auto") is fast
+    assert bf16(TrainingArguments) is False  # HF's own default
+    assert bf16(SFTConfig, bf16=False) is False
+    assert not caplog.records
+    assert bf16(SFTConfig, bf16=True) is bf16(SFTConfig, bf16=True) is True
+    told = [r.getMessage() for r in caplog.records]
+    assert len(told) == (0 if fast else 1)
+    assert all(m.startswith("trainer.bf16: true: this CPU has no") for m in told)
+    with pytest.raises(ConfigError, match="bf16"):
+        bf16(SFTConfig, bf16="sometimes")
 
 
 def test_last_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -159,7 +159,7 @@ def test_rewards_that_only_watch_are_loaded_too() -> None:
     config = grpo("stabilityai/sdxl-turbo")
     alone = make_plan("grpo", config, Hardware()).memory["rewards"]["scoring"]
     assert alone == 4 * 445_278_720
-    options = {"hpsv2.1": {"dtype": "bfloat16"}}
+    options = {"hpsv2.1": {"dtype": "auto"}}
     held = SimpleNamespace(rewards={"hpsv2.1": 1.0}, options=options)
     config.watch = SimpleNamespace(held_out=held)
     both = make_plan("grpo", config, Hardware()).memory["rewards"]["scoring"]

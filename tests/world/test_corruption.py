@@ -96,11 +96,10 @@ def test_euler_steps_of_a_known_flow() -> None:
 
 def test_a_stock_pipeline_redraws_under_autocast() -> None:
     from t2x.testing import tiny_stable_diffusion
-    from t2x.world.training import autocast
 
     pipeline = tiny_stable_diffusion()
     pictures = torch.rand(3, 3, 64, 64, generator=generator())
-    with autocast():
+    with torch.autocast("cpu", torch.bfloat16):  # here, where a recipe might leave it out
         out = partly_denoised(
             pipeline, pictures, ["a", "b", "c"], generator(), sigma=torch.full((3,), 0.5)
         )

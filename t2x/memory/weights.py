@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2x.devices import named_dtype
 from t2x.errors import T2XError
 from t2x.generators.folders import base_of, part_names
-from t2x.generators.loading import DTYPES
+from t2x.memory.machine import readable_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -38,11 +38,9 @@ ITEM_BYTES = {
     "I16": 2,
     "U16": 2,
 }
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-MEMORY = Path("/proc/meminfo")
 VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)\b")
 
-__all__ = ["Preflight", "available_bytes", "weight_bytes"]
+__all__ = ["Preflight", "module_bytes", "weight_bytes"]
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,12 @@ class Preflight:
 
     def summary(self) -> str:
         """One line for a log or a terminal."""
-        parts = ", ".join(f"{name} {_readable(size)}" for name, size in self.stages.items())
+        parts = ", ".join(f"{name} {readable_bytes(size)}" for name, size in self.stages.items())
         verdict = {True: "fits together", None: "fit unknown"}.get(self.together)
         if verdict is None:
             phases = {True: "fits in phases only", False: "does not fit", None: "fit unknown"}
             verdict = phases[self.in_phases]
-        return f"{parts}; {_readable(self.available)} available: {verdict}"
+        return f"{parts}; {readable_bytes(self.available)} available: {verdict}"
 
 
 def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int | None:
@@ -109,47 +107,33 @@ def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int 
     return None if rest is None else own + rest
 
 
-def available_bytes(device: str | torch.device = "cpu") -> int | None:
-    """Give the bytes that a model can take on a device now, or None where the system does not
-    tell.
-
-    Memory that only caches files counts: the system gives it back when it is asked for.
-    """
-    import torch
-
-    kind = torch.device(device)
-    if kind.type == "cuda":
-        return torch.cuda.mem_get_info(kind)[0]
-    try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB$", MEMORY.read_text("ascii"), re.MULTILINE)
-    except OSError:  # not Linux
-        found = None
-    if found is not None:
-        return int(found.group(1)) * 1024
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
 def _width(dtype: str | torch.dtype | None) -> int | None:
     if dtype is None:
         return None
-    name = str(dtype).removeprefix("torch.")
-    if name not in DTYPES:
-        raise T2XError(f"unknown dtype {name!r}; allowed: {', '.join(DTYPES)}")
-    return DTYPE_BYTES[DTYPES[name]]
+    number = named_dtype(dtype, half=True) if isinstance(dtype, str) else dtype
+    return number.itemsize
 
 
 def _loaded_bytes(pipeline: Any, width: int | None) -> int:
     import torch
 
-    modules = [c for c in pipeline.components.values() if isinstance(c, torch.nn.Module)]
-    tensors = [t for module in modules for t in (*module.parameters(), *module.buffers())]
-    return sum(
-        t.numel() * (width if width and t.is_floating_point() else t.element_size())
-        for t in tensors
-    )
+    parts = pipeline.components.values()
+    return sum(module_bytes(part, width) for part in parts if isinstance(part, torch.nn.Module))
+
+
+def module_bytes(module: torch.nn.Module, width: int | None = None) -> int:
+    """Give the bytes of a module's parameters and buffers, those that are shared once; of
+    quantised ones what they are stored in. ``width``: bytes of a floating point number in place of
+    its own."""
+    return sum(_bytes(t, width) for t in (*module.parameters(), *module.buffers()))
+
+
+def _bytes(tensor: Any, width: int | None) -> int:
+    if hasattr(tensor, "__tensor_flatten__"):  # quantised by torchao
+        names, _ = tensor.__tensor_flatten__()
+        return sum(_bytes(getattr(tensor, name), None) for name in names)
+    size = width if width and tensor.is_floating_point() else tensor.element_size()
+    return int(tensor.numel() * size)
 
 
 def _plain_files(files: Iterable[str]) -> list[str]:
@@ -208,13 +192,3 @@ def _hub_bytes(repository: str, width: int | None, *, without: Sequence[str] = (
         for info in header.tensors.values()
     ]
     return sum(_tensor_bytes(entry, width) for entry in entries) if entries else None
-
-
-def _readable(size: int | None) -> str:
-    if size is None:
-        return "unknown"
-    value, units = float(size), ["B", "KB", "MB", "GB"]
-    while value >= 1000 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{value:.3g} {units[0]}"

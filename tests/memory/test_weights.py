@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from t2x.errors import T2XError
-from t2x.generators import Preflight, available_bytes, residency, weight_bytes
-from t2x.generators.residency import _plain_files
+from t2x.memory import Preflight, available_bytes, machine, weight_bytes
+from t2x.memory.weights import _plain_files
 from t2x.testing import tiny_stable_diffusion
 
 
@@ -121,8 +121,8 @@ def test_memory_that_caches_files_counts_as_free(tmp_path, monkeypatch):
     table.write_text(
         "MemTotal:  9000 kB\nMemFree:  100 kB\nMemAvailable:  7000 kB\nCached: 6900 kB\n"
     )
-    monkeypatch.setattr(residency, "MEMORY", table)
+    monkeypatch.setattr(machine, "MEMORY", table)
     assert available_bytes("cpu") == 7000 * 1024
-    monkeypatch.setattr(residency, "MEMORY", tmp_path / "none")
+    monkeypatch.setattr(machine, "MEMORY", tmp_path / "none")
     free = available_bytes("cpu")
     assert free is None or free > 2**20

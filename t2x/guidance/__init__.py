@@ -1,0 +1,1 @@
+"""Reward guidance of frozen diffusers pipelines while they sample."""

@@ -1,0 +1,225 @@
+"""What a pipeline's call holds beside its weights, phase by phase, without computing it.
+
+The pipeline's own ``__call__`` runs with real latents, schedulers and tokenizers, while its
+networks get tensors that have shapes and no data (torch's FakeTensorMode). So batch, size, frames,
+number format, classifier-free guidance, tiles and slices are what the pipeline itself makes of
+them. The same shapes are run once.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._pytree import tree_map
+
+from t2x.generators.calls import default_arguments
+from t2x.generators.loading import quiet
+from t2x.memory.counting import Live, is_tensor, shadow
+
+__all__ = ["PHASES", "pipeline_activations", "without_data"]
+
+log = logging.getLogger(__name__)
+
+PHASES = ("encode", "text", "denoise", "decode")
+STEPS = 4  # enough for the memory of solvers and for both experts of a pair
+MEDIA_COPIES = 3  # beside what was decoded: the output, the batch, and one while it is rounded
+DENSE = 2**26  # bytes; an output that is larger takes none here
+_DENOISERS = ("unet", "transformer", "prior", "decoder")
+
+
+class _Done(Exception):
+    """Pictures are there."""
+
+
+def pipeline_activations(
+    pipeline: Any,
+    arguments: Mapping[str, Any],
+    *,
+    fake: FakeTensorMode | None = None,
+    media_there: bool = True,
+) -> tuple[dict[str, int | None], tuple[int, int] | None]:
+    """Give the most bytes beside weights in each phase of a call, and (height, width) of what it
+    draws. Phases: "encode" (a source picture), "text", "denoise" and "decode"; one that there is
+    not is missing.
+
+    Args:
+        pipeline: a loaded one, which stays as it is, or one of ``t2x.memory.skeletons``.
+        arguments: of its call: prompts, size, frames, guidance. At most ``STEPS`` steps are run.
+        fake: the mode in which the pipeline's weights were made, if they have no data.
+        media_there: whether finished media lie in the same memory, as on a CPU.
+
+    None, from where the run ended, is what could not be counted: networks that look at their data.
+    """
+    mode = fake or FakeTensorMode(allow_non_fake_inputs=True)
+    counted = _Counted(mode, MEDIA_COPIES if media_there else 0)
+    twin = counted.twin(pipeline)
+    steps = arguments.get("num_inference_steps")
+    call = dict(arguments)
+    if steps is not None:
+        call["num_inference_steps"] = min(int(steps), STEPS)
+    if "output_type" in default_arguments(type(pipeline)):
+        call["output_type"] = "pt"
+    try:
+        with quiet(), torch.no_grad(), counted.outside:
+            twin(**call)
+    except _Done:
+        pass
+    except Exception as error:
+        log.info("memory of %s after %s: %r", type(pipeline).__name__, counted.phase, error)
+        log.debug("where it happened", exc_info=True)
+        counted.enter(counted.phase)
+        rest = PHASES[PHASES.index(counted.phase) :]
+        return {**counted.peaks, **{name: None for name in rest if name != "encode"}}, None
+    counted.enter(counted.phase)
+    found = {name: counted.peaks[name] for name in PHASES if name in counted.peaks}
+    return {**found}, counted.drawn
+
+
+def without_data(module: torch.nn.Module, fake: FakeTensorMode) -> torch.nn.Module:
+    """The same network with weights of ``fake``; the given one stays as it is."""
+    twin = shadow(module)
+    for part in twin.modules():
+        vars(part).pop("forward", None)  # of hooks that move weights, bound to the given module
+        tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+        for held in tables:
+            for name, value in held.items():
+                if value is not None and not isinstance(value, FakeTensor):
+                    held[name] = fake.from_tensor(value)
+    return twin
+
+
+class _Counted:
+    """The run's state: which phase it is in, and the most bytes of each."""
+
+    def __init__(self, fake: FakeTensorMode, media_copies: int = 0) -> None:
+        self.fake, self.media_copies = fake, media_copies
+        self.outside = Live(fake=False)
+        self.peaks: dict[str, int] = {}
+        self.phase = "text"
+        self._finishing = False
+        self.drawn: tuple[int, int] | None = None
+        self._known: dict[str, tuple[int, int, Any]] = {}
+
+    def enter(self, phase: str) -> None:
+        """What was held since the last change counts to the phase that ends."""
+        self._raise_to(self.outside.peak)
+        self.outside.peak = self.outside.now
+        self.phase = phase
+
+    def _raise_to(self, size: int) -> None:
+        self.peaks[self.phase] = max(self.peaks.get(self.phase, 0), size)
+
+    # ---- the pipeline -----------------------------------------------------------------------
+
+    def twin(self, pipeline: Any) -> Any:
+        """The same pipeline of networks without data, each of which tells its phase."""
+        twin = copy.copy(pipeline)
+        for name, part in pipeline.components.items():
+            if isinstance(part, torch.nn.Module):
+                vars(twin)[name] = self._listening(name, without_data(part, self.fake))
+            elif name == "scheduler":
+                vars(twin)[name] = copy.deepcopy(part)
+        if getattr(pipeline, "safety_checker", None) is not None:
+            vars(twin)["safety_checker"] = None  # it looks at the pictures
+        for name in ("image_processor", "video_processor"):
+            processor = copy.copy(vars(pipeline).get(name))
+            for method in ("postprocess", "postprocess_video"):
+                if hasattr(processor, method):
+                    vars(processor)[method] = self._last(getattr(processor, method))
+            vars(twin)[name] = processor
+        twin.set_progress_bar_config(disable=True)
+        return twin
+
+    def _listening(self, name: str, module: Any) -> Any:
+        if name.startswith(("vae", "vq")):
+            methods = {"encode": "encode", "decode": "decode"}
+        elif name.startswith(_DENOISERS):
+            methods = {"forward": "denoise"}
+        else:
+            methods = {"forward": "encode" if "image" in name else "text"}
+        for method, phase in methods.items():
+            run = self._counted(f"{name}.{method}", getattr(module, method), phase)
+            vars(module)[method] = run
+        return module
+
+    def _counted(self, name: str, method: Callable[..., Any], phase: str) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if phase != self.phase:
+                self.enter(phase)
+            given = tree_map(lambda v: (v.shape, v.dtype) if is_tensor(v) else v, (args, kwargs))
+            key = f"{name} {given}"
+            if key not in self._known:
+                self._known[key] = self._run(method, args, kwargs)
+            peak, held, found = self._known[key]
+            self._raise_to(self.outside.now + peak)
+            return self._real(found, held)
+
+        return run
+
+    def _last(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """What makes pictures of the decoder's output ends the run."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self._finishing:
+                return method(*args, **kwargs)
+            self._finishing = True
+            try:
+                peak, media, found = self._run(method, args, kwargs)
+                height, width = found.shape[-2:]
+                self.drawn = int(height), int(width)
+            except Exception as error:
+                log.info("what makes pictures is not counted: %r", error)
+                peak = media = 0
+            self._raise_to(self.outside.now + max(peak, self.media_copies * media))
+            raise _Done
+
+        return run
+
+    # ---- one network ------------------------------------------------------------------------
+
+    def _run(self, method: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int, Any]:
+        """Most bytes at any moment, bytes that are left at the end, and the output."""
+        with self.fake:
+            given, named = tree_map(self._fake, (args, kwargs))
+            with Live(fake=True, mode=self.fake) as live:
+                found = method(*given, **named)
+                held = live.now
+        return live.peak, held, found
+
+    def _fake(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
+            return value
+        if value.untyped_storage().nbytes() < value.numel() * value.element_size():
+            return torch.empty(value.shape, dtype=value.dtype)
+        return self.fake.from_tensor(value.detach())
+
+    def _real(self, found: Any, held: int) -> Any:
+        """Zeros in place of an output, counted at its full size; what else is ``held`` by the
+        output, such as a cache of keys and values, counts to the first."""
+        made: dict[int, Tensor] = {}
+
+        def zeros(value: Any) -> Any:
+            if not isinstance(value, FakeTensor):
+                return value
+            size, key = value.numel() * value.element_size(), id(value)
+            if key not in made:
+                if size <= DENSE:
+                    made[key] = torch.zeros(value.shape, dtype=value.dtype)
+                else:
+                    one = torch.zeros((), dtype=value.dtype)
+                    self.outside.add(one.untyped_storage(), size)
+                    made[key] = one.expand(value.shape)
+            return made[key]
+
+        real = tree_map(zeros, found)
+        if made:
+            first = next(iter(made.values())).untyped_storage()
+            shown = sum(tensor.numel() * tensor.element_size() for tensor in made.values())
+            self.outside.add(first, self.outside.size(first) + max(held - shown, 0))
+        return real
