@@ -141,6 +141,13 @@ def guidance(  # noqa: PLR0913 - a command has a parameter for each of its optio
     diverse: Annotated[
         int, typer.Option(min=0, help="Prompts that are drawn from 4 seeds, for diversity.")
     ] = 50,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="Number format of the generator and of what is optimised: float32, bfloat16, or "
+            "auto, which is the second where the machine is fast at it."
+        ),
+    ] = "float32",
     store: Annotated[
         str, typer.Option(help="Folder of pictures and results; a stopped run goes on from it.")
     ] = "runs/guidance",
@@ -175,6 +182,7 @@ def guidance(  # noqa: PLR0913 - a command has a parameter for each of its optio
         held_out=held_out,
         settings=known,
         diverse=diverse,
+        dtype=dtype,
     )
     cache = Store(store)
     if tune:
@@ -212,6 +220,13 @@ def edits(
         bool,
         typer.Option("--ablation", help="RewardFlow without its tether, without a reward, ..."),
     ] = False,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="Number format of the generator and of what is optimised: float32, bfloat16, or "
+            "auto, which is the second where the machine is fast at it."
+        ),
+    ] = "float32",
     store: Annotated[
         str, typer.Option(help="Folder of pictures and results; a stopped run goes on from it.")
     ] = "runs/guidance",
@@ -227,7 +242,7 @@ def edits(
     if ablation:
         names = [*names, *(f"rewardflow {part}" for part in EDIT_ABLATIONS)]
     weights = split_weights(rewards, "reward", "--rewards vqa=1,clip=1")
-    setup = EditSetup(names, n, budget, seed, generator, weights)
+    setup = EditSetup(names, n, budget, seed, generator, weights, dtype=dtype)
     with progress() as show:
         result = evaluate_edits(setup, store=Store(store), progress=show)
     if as_json:
@@ -263,7 +278,11 @@ def _tune_guidance(setup: Any, store: Any, out: str, as_json: bool) -> None:
         tuned = tune_guidance(setup, budget=budget, store=store, progress=show)
     if out:
         command = f"t2x eval guidance --tune --model {tuned.generator} --n {tuned.n}"
-        save_tuned(tuned, out, command=f"{command} --seed {tuned.seed} --budgets {budget:g}")
+        save_tuned(
+            tuned,
+            out,
+            command=f"{command} --seed {tuned.seed} --budgets {budget:g} --dtype {setup.dtype}",
+        )
     if as_json:
         print_json(asdict(tuned))
         return

@@ -117,6 +117,7 @@ class EditSetup:
     rewards: Mapping[str, float] | Sequence[RewardModel] = field(default_factory=REWARDS.copy)
     held_out: str | RewardModel = HELD_OUT
     chunk: int = 16
+    dtype: str = "float32"
 
 
 def _arm(name: str) -> _EditArm:
@@ -157,7 +158,9 @@ def evaluate_edits(
     arms = [_arm(name) for name in setup.arms]
     if setup.n < 1 or len({a.name for a in arms}) != len(arms):
         raise T2XError(f"n is {setup.n}, arms are {', '.join(setup.arms)}; give each once, n > 0")
-    studio = Studio.load(setup.generator, setup.rewards, setup.held_out, store=store)
+    studio = Studio.load(
+        setup.generator, setup.rewards, setup.held_out, store=store, dtype=setup.dtype
+    )
     orders, masks = _sources(setup, studio, progress)
     found: dict[str, tuple[int | None, list[Drawn]]] = {}
     for number, arm in enumerate(arms):
@@ -265,6 +268,7 @@ def _table(
         "seed": setup.seed,
         "budget": setup.budget,
         "plain_picture_flops": studio.unit,
+        "dtype": studio.identity["dtype"],
         "rewards": dict(studio.bench.weights),
         "held_out": studio.held_out.name,
         "arms": arms,

@@ -75,6 +75,8 @@ class GuidedSetup:
         diverse: prompts (the first) that are drawn from several seeds.
         diverse_seeds: how many seeds those are.
         chunk: pictures drawn together; also what a kill can cost of an arm.
+        dtype: number format of the generator and of what the arms raise: "float32", "bfloat16", or
+            "auto", which is the second where the machine is fast at it.
     """
 
     arms: Sequence[str] = tuple(ARMS)
@@ -90,6 +92,7 @@ class GuidedSetup:
     diverse: int = 50
     diverse_seeds: int = 4
     chunk: int = 32
+    dtype: str = "float32"
 
     def check(self) -> None:
         """Raise T2XError, before anything is loaded, for what can't be run."""
@@ -186,7 +189,9 @@ def evaluate_guidance(
     setup.check()
     if progress is not None:
         progress("loading, and measuring what each part costs", 0, 1)
-    studio = Studio.load(setup.generator, setup.rewards, setup.held_out, store=store)
+    studio = Studio.load(
+        setup.generator, setup.rewards, setup.held_out, store=store, dtype=setup.dtype
+    )
     if progress is not None:
         progress("finding what budgets buy", 0, 1)
     studio.calibrate([Order(p.text, p.text, 0) for p in _calibration(setup)])
@@ -268,6 +273,7 @@ def _table(setup: GuidedSetup, studio: Studio, rows: Sequence[_Row]) -> dict[str
         "seed": setup.seed,
         "budgets": list(setup.budgets),
         "plain_picture_flops": studio.unit,
+        "dtype": studio.identity["dtype"],
         "rewards": dict(studio.bench.weights),
         "held_out": studio.held_out.name,
         "settings": {name: repr(setup.arm(name)) for name in setup.arms},

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from t2x.devices import named_dtype
 from t2x.errors import T2XError
 from t2x.guidance.cost import CostModel
 from t2x.guidance.metering import Counts, Meter, counted
@@ -74,16 +75,22 @@ class Studio:
         held_out: str | RewardModel,
         *,
         store: Store | None = None,
+        dtype: str = "float32",
     ) -> Studio:
-        """Load what is given by name, and measure what each part costs."""
+        """Load what is given by name, and measure what each part costs. ``dtype``: of the generator
+        and of what arms optimise, as ``t2x.devices.named_dtype``; the held-out reward, which costs
+        no arm anything, measures in float32."""
         from t2x.generators.diffusion import DiffusionGenerator
         from t2x.registry import load_generator, load_reward
 
-        model = load_generator(generator) if isinstance(generator, str) else generator
+        if isinstance(generator, str):
+            model: Any = load_generator(generator, dtype=dtype)
+        else:
+            model = generator
         if not isinstance(model, DiffusionGenerator):
             raise T2XError(f"guidance needs a diffusers pipeline; {model.model_id} is none")
         if isinstance(rewards, Mapping):
-            bare = [load_reward(name) for name in rewards]
+            bare = [load_reward(name, dtype=dtype) for name in rewards]
             weights = {r.name: w for r, w in zip(bare, rewards.values(), strict=True)}
         else:
             bare, weights = list(rewards), {r.name: 1.0 for r in rewards}
@@ -97,7 +104,7 @@ class Studio:
         with meter.watching(model.pipeline):
             bench.draw([Order(studio.probe, studio.probe, 0)])
         studio.unit = costs.flops(meter.take())
-        studio.identity = _identity(model, weights, other)
+        studio.identity = {**_identity(model, weights, other), "dtype": str(named_dtype(dtype))}
         return studio
 
     def calibrate(self, orders: Sequence[Order]) -> None:
