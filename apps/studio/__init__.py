@@ -1,0 +1,5 @@
+"""The studio's pages in gradio, one module a tab; what they call is ``t2x.studio``.
+
+``app.build`` makes the page, ``desk.Desk`` holds what its tabs share. A tab is a function
+``tab(desk)`` that is called inside ``gr.Tab``: it lays its components out and wires them.
+"""

@@ -1,0 +1,82 @@
+"""The page: one box, and a tab for each thing that can be done with it."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from t2x.files import write_whole
+
+from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
+from .desk import Desk, new_guest, user_of
+
+TABS = {
+    "create": ("Create", create_tab.tab),
+    "edit": ("Edit", edit_tab.tab),
+    "ask": ("Ask me", ask_tab.tab),
+    "history": ("History", history_tab.tab),
+    "batch": ("Batch", batch_tab.tab),
+}
+
+
+def build(studio: Any, *, home: Path) -> gr.Blocks:
+    """Lay out the page over ``studio`` (``t2x.studio.engine.Studio``); ``home`` is its folder.
+
+    Launch what comes back with ``**look()``.
+    """
+    with gr.Blocks(title="t2x studio", analytics_enabled=False, fill_width=True) as page:
+        guest = gr.BrowserState(None, storage_key="t2x-studio-guest", secret=_page_secret(home))
+        page.load(_keep_guest, guest, guest, queue=False, api_visibility="private")
+        with gr.Tabs(elem_id="tabs") as tabs:
+            desk = _desk(studio, home, guest, tabs)
+            for name, (label, tab) in TABS.items():
+                with gr.Tab(label, id=name, elem_id=f"tab-{name}"):
+                    tab(desk)
+    return page
+
+
+def look() -> dict[str, Any]:
+    """Theme and style sheet, as arguments of ``gr.Blocks.launch`` (and of ``mount_gradio_app``).
+
+    Fonts are the system's: the page asks nothing of the network.
+    """
+    sans = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
+    mono = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
+    theme = gr.themes.Base(
+        primary_hue="indigo", neutral_hue="slate", radius_size="lg", font=sans, font_mono=mono
+    )
+    return {
+        "theme": theme,
+        "css_paths": [Path(__file__).with_name("style.css")],
+        "footer_links": [],
+    }
+
+
+def _keep_guest(guest: str | None, request: gr.Request) -> str:
+    name = user_of(guest, request)
+    return name if name.startswith("guest-") else new_guest()
+
+
+def _page_secret(home: Path) -> str:
+    """The key that the browser's id is kept under; the same after a restart."""
+    path = home / "page-secret"
+    if not path.is_file():
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(path, secrets.token_hex(32))
+        path.chmod(0o600)
+    return path.read_text(encoding="utf-8")
+
+
+def _desk(studio: Any, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> Desk:
+    return Desk(
+        studio=studio,
+        home=home,
+        guest=guest,
+        tabs=tabs,
+        prompt=gr.Textbox(render=False, elem_id="prompt", label="Prompt"),
+        seed=gr.Number(0, render=False, elem_id="seed", label="Seed", precision=0),
+        edit_picture=gr.Image(render=False, elem_id="edit-picture", label="Picture", type="pil"),
+    )

@@ -1,0 +1,9 @@
+"""The tab "batch"."""
+
+from __future__ import annotations
+
+from .desk import Desk
+
+
+def tab(desk: Desk) -> None:
+    """Lay the tab out and wire it."""
