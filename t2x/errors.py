@@ -1,6 +1,6 @@
 """Errors that the command prints in one line, without a traceback."""
 
-__all__ = ["MissingDependencyError", "T2XError", "UnknownNameError"]
+__all__ = ["MemoryRanOutError", "MissingDependencyError", "T2XError", "UnknownNameError"]
 
 
 class T2XError(Exception):
@@ -9,6 +9,10 @@ class T2XError(Exception):
 
 class UnknownNameError(T2XError, LookupError):
     """A name that no registry knows; the message holds the closest match and the full list."""
+
+
+class MemoryRanOutError(T2XError, MemoryError):
+    """Memory does not suffice for the least part of what was asked; what is loaded stays good."""
 
 
 class MissingDependencyError(T2XError, ImportError):

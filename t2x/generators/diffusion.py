@@ -8,6 +8,7 @@ them). The same batch gives the same bytes. A batch that does not fit into memor
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.devices import resolve_device
-from t2x.errors import T2XError
+from t2x.errors import MemoryRanOutError, T2XError
 from t2x.generators.adapters import Adapters
 from t2x.generators.calls import (
     SHOWN_DEFAULTS,
@@ -240,6 +241,14 @@ class DiffusionGenerator:
         del pipeline
         release_memory()
 
+    def with_sampling(self, changes: Mapping[str, Any]) -> DiffusionGenerator:
+        """The same model, drawing with some arguments of the call changed; pipeline and adapters
+        are shared. Raises T2XError for arguments that the call does not take."""
+        other = copy.copy(self)
+        both = {**self.sampling, **changes}
+        other.sampling = checked_sampling(both, self._arguments, pipeline=self._class.__name__)
+        return other
+
     @property
     def preset(self) -> ModelPreset | None:
         """What is known of the published model; None of an unknown one."""
@@ -444,7 +453,7 @@ class DiffusionGenerator:
             hooks()
         release_memory()
         if size == 1:
-            raise T2XError(
+            raise MemoryRanOutError(
                 f"{self.model_id}: memory ran out on a single sample; ask for a smaller size or "
                 'fewer frames, dtype="bfloat16", or offload="model" or "sequential"'
             )

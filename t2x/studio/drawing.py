@@ -1,0 +1,175 @@
+"""Drawing one picture at a time, so that each is the same bytes alone or among others, is seen as
+soon as it is there, and can be stopped between two steps of the denoiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import T2XError
+from t2x.studio.events import Drawn
+from t2x.studio.recipe_facts import picture_recipe
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from t2x.generators.diffusion import Draw
+    from t2x.studio.requests import Request, Sampling
+    from t2x.studio.work import Work
+    from t2x.types import Generator, Rewrite
+
+__all__ = ["FPS", "Brush", "Shot", "as_pictures", "sampled", "size_of"]
+
+FPS = 8  # frames a second of videos
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture to draw: its place in an arm, the text as it goes to the generator, its seed."""
+
+    arm: str
+    index: int
+    text: str
+    negative: str
+    seed: int
+
+
+def sampled(generator: Generator, sampling: Sampling) -> Generator:
+    """The same generator with the steps and the guidance scale of a request. Raises T2XError for
+    one that takes none."""
+    asked = {"num_inference_steps": sampling.steps, "guidance_scale": sampling.guidance_scale}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not given:
+        return generator
+    from t2x.generators.diffusion import DiffusionGenerator
+
+    if not isinstance(generator, DiffusionGenerator):
+        raise T2XError(
+            f"{generator.model_id} takes no {' and no '.join(given)}; leave that to the model"
+        )
+    return generator.with_sampling(given)
+
+
+def size_of(sampling: Sampling) -> tuple[int, int] | None:
+    """(height, width), or None for the model's own."""
+    return None if sampling.size is None else (sampling.size[0], sampling.size[1])
+
+
+class Brush:
+    """Draws the pictures of one job, one by one, and tells each with its recipe.
+
+    ``total`` is how many there will be; what they are drawn for is ``request``.
+    """
+
+    def __init__(self, work: Work, request: Request, sampling: Sampling, *, total: int) -> None:
+        self.work, self.request, self.sampling, self.total = work, request, sampling, total
+        self.done = 0
+        self.media: dict[str, list[Tensor]] = {}
+        self.rewrite: Rewrite | None = None
+        self._generator: Generator | None = None
+
+    @property
+    def generator(self) -> Generator:
+        """The studio's, with the request's settings. Raises ModelMissingError."""
+        if self._generator is None:
+            if not self.work.models.generator_ready:
+                self.work.progress(f"loading {self.work.models.generator_name}", 0, 1)
+            with self.work.phase("load"):
+                self._generator = sampled(self.work.models.generator(), self.sampling)
+        return self._generator
+
+    def paint(self, shot: Shot) -> None:
+        """Draw one picture and tell it."""
+        generator = self.generator  # loaded before the clock of drawing runs
+        self._tick(0, 0)
+        with self.work.phase("draw"):
+            media = self._drawn(generator, shot)
+        self.keep(shot, media)
+
+    def keep(self, shot: Shot, media: Tensor, **facts: Any) -> None:
+        """Tell a picture that is drawn, (3, H, W) or (F, 3, H, W), with further fields of
+        ``Drawn``."""
+        self.media.setdefault(shot.arm, []).append(media)
+        self.done += 1
+        self.work.tell(
+            Drawn(
+                arm=shot.arm,
+                index=shot.index,
+                seed=shot.seed,
+                recipe=picture_recipe(
+                    self.request, shot, self.generator, self.work.models, rewrite=self.rewrite
+                ),
+                **as_pictures(media),
+                **facts,
+            )
+        )
+        self._tick(0, 0)
+
+    def _tick(self, step: int, steps: int) -> None:
+        what = f"drawing with {self.generator.model_id}"
+        self.work.progress(what, self.done, self.total, step=step, steps=steps)
+
+    def _drawn(self, generator: Generator, shot: Shot) -> Tensor:
+        """Draw it; where memory runs out once more without the models that are not drawing."""
+        from t2x.memory.machine import is_out_of_memory
+
+        try:
+            return self._once(generator, shot)
+        except Exception as error:
+            if not is_out_of_memory(error) or not self.work.models.relieve():
+                raise
+        self.work.note(
+            "memory ran out: rewriter and rewards were freed, and load again when needed"
+        )
+        return self._once(generator, shot)
+
+    def _once(self, generator: Generator, shot: Shot) -> Tensor:
+        from t2x.generators.diffusion import DiffusionGenerator
+        from t2x.generators.negatives import usable_negatives
+
+        self.work.check()
+        given: dict[str, Any] = {
+            "negative": usable_negatives(generator, [shot.negative]),
+            "seeds": [shot.seed],
+            "size": size_of(self.sampling),
+            "num_frames": self.sampling.num_frames,
+        }
+        if not isinstance(generator, DiffusionGenerator):
+            return generator.generate([shot.text], **given)[0]
+        from t2x.guidance.step import DENOISERS
+
+        pipe = generator.pipeline
+        with self.work.stoppable(pipe, DENOISERS):
+            draw = ticking_draw(pipe, self._tick)
+            return generator.generate([shot.text], **given, draw=draw)[0]
+
+
+def ticking_draw(pipe: Any, tick: Callable[[int, int], None]) -> Draw:
+    """A plain call of the pipeline that tells (step, steps) after each step, where it can."""
+    from t2x.generators.calls import call_arguments
+    from t2x.generators.diffusion import own_noise
+
+    def each(pipe: Any, step: int, timestep: Any, given: dict[str, Any]) -> dict[str, Any]:
+        tick(step + 1, int(getattr(pipe, "num_timesteps", 0)))
+        return given
+
+    takes = "callback_on_step_end" in call_arguments(pipe)
+    told = {"callback_on_step_end": each} if takes else {}
+
+    def draw(rows: Sequence[int], arguments: dict[str, Any], seeds: list[int]) -> Any:
+        return pipe(**arguments, generator=own_noise(seeds), **told)
+
+    return draw
+
+
+def as_pictures(media: Tensor) -> Mapping[str, Any]:
+    """The fields of ``Drawn`` that show (3, H, W) or (F, 3, H, W)."""
+    from t2x.media import to_pil
+
+    if media.ndim == 3:
+        return {"picture": to_pil(media.unsqueeze(0))[0]}
+    frames: tuple[Image, ...] = tuple(to_pil(media.unsqueeze(0)))
+    return {"picture": frames[len(frames) // 2], "frames": frames, "fps": FPS}
