@@ -37,6 +37,7 @@ __all__ = [
     "save_video",
     "spaced",
     "to_pil",
+    "upright",
 ]
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def load_picture(path: str | Path) -> torch.Tensor:
     """
     with _readable(Path(path)), Image.open(path) as image:
         image.load()
-        return _from_bytes(_rgb_bytes(_turned(image)))
+        return _from_bytes(_rgb_bytes(upright(image)))
 
 
 def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
@@ -110,7 +111,7 @@ def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
         count = int(getattr(image, "n_frames", 1))
         if count == 1 or image.format not in ("GIF", "PNG", "WEBP", "AVIF"):
             image.load()
-            return _from_bytes(_rgb_bytes(_turned(image)))
+            return _from_bytes(_rgb_bytes(upright(image)))
         frames = []
         for number in spaced(count, max_frames):
             image.seek(number)
@@ -172,7 +173,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise T2XError(f"cannot read {str(path)!r} as a picture: {reason}") from error
 
 
-def _turned(image: Image.Image) -> Image.Image:
+def upright(image: Image.Image) -> Image.Image:
     """The picture as its EXIF orientation says; as it is stored if the EXIF block is damaged."""
     try:
         return ImageOps.exif_transpose(image)

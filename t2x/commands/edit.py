@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +14,6 @@ from t2x.files import made_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from t2x.guidance.editing import EditConfig
-    from t2x.types import RewardModel
 
 __all__ = ["edit"]
 
@@ -80,34 +76,45 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     Saves the picture before (as the model saw it) and after. Models that take a picture and an
     instruction themselves (Kontext, Qwen-Image-Edit) are not for this command.
     """
+    from t2x.guidance.config import parse_rewards
+    from t2x.guidance.edit_plans import (
+        chosen_method,
+        edit_config,
+        region_mask,
+        resized,
+        target_text,
+        under_own_names,
+    )
     from t2x.media import load_picture
 
     media = load_picture(picture)
     pixels = None if size is None else parse_size(size)
-    target = _target(instruction, source_prompt, target_prompt)
-    settings = {
-        "strength": strength,
-        "source_scale": source_scale,
-        "focus": focus,
-        "tether": tether,
-    }
-    config = _config(method or _method(source_prompt, guide), guide, settings)
+    target = target_text(instruction, source_prompt=source_prompt, target_prompt=target_prompt)
+    check_prompts([target])
+    weights = parse_rewards(guide) if guide else {}
+    config = edit_config(
+        method or chosen_method(source_prompt, rewards=bool(weights)),
+        source_prompt=source_prompt,
+        weights=weights,
+        settings={
+            "strength": strength,
+            "source_scale": source_scale,
+            "focus": focus,
+            "tether": tether,
+        },
+    )
     box = None if region is None else _box(region)
-    if config.method == "flowedit" and not source_prompt.strip():
-        raise T2XError(
-            "flowedit compares with what the picture shows; give --source-prompt, or --method "
-            "sdedit"
-        )
-    from t2x.registry import check_names, load_generator
+    from t2x.registry import check_names, load_generator, load_reward
 
     check_names("rewards", config.guidance.rewards if config.guidance else ())
     folder = made_folder(out)
     options = {"num_inference_steps": steps, "guidance_scale": guidance}
     generator = load_generator(model, **{k: v for k, v in options.items() if v is not None})
-    media = media if pixels is None else _resized(media, pixels)
+    media = media if pixels is None else resized(media, pixels)
     from t2x.guidance.editing import edit as edited
 
-    config, rewards = _loaded(config)
+    rewards = [load_reward(name) for name in weights]
+    config = under_own_names(config, rewards)
     seeds = list(range(seed, seed + num))
     after = edited(
         generator,
@@ -116,7 +123,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         target_prompts=[target] * num,
         seeds=seeds,
         config=config,
-        regions=None if box is None else _region(box, media).expand(num, -1, -1, -1),
+        regions=None if box is None else region_mask(box, media).expand(num, -1, -1, -1),
         rewards=rewards,
     )
     facts = {
@@ -137,81 +144,16 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     _show(rows, as_json=as_json)
 
 
-def _target(instruction: str, source_prompt: str, target_prompt: str) -> str:
-    """What the edited picture shows."""
-    if target_prompt.strip():
-        return target_prompt
-    if not instruction.strip():
-        raise T2XError('say what to change, like "make the cat blue", or give --target-prompt')
-    from t2x.guidance.instructions import instruction_to_target
-
-    target = instruction_to_target(source_prompt, instruction)
-    check_prompts([target])
-    return target
-
-
-def _method(source_prompt: str, guide: str) -> str:
-    if guide:
-        return "rewardflow"
-    return "flowedit" if source_prompt.strip() else "sdedit"
-
-
-def _config(method: str, guide: str, settings: dict[str, float | None]) -> EditConfig:
-    from t2x.guidance.config import GuidanceConfig, parse_rewards
-    from t2x.guidance.editing import EditConfig
-
-    given: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
-    if guide and method != "rewardflow":
-        raise T2XError(f"--guide is for the method rewardflow; got --method {method}")
-    if method != "flowedit" and (wrong := [k for k in ("source_scale", "focus") if k in given]):
-        option = "--" + wrong[0].replace("_", "-")
-        raise T2XError(f"{option} is for the method flowedit; leave it out with {method}")
-    if method == "rewardflow":
-        if not guide:
-            raise T2XError('rewardflow needs rewards; give for instance --guide "vqa=1,clip=0.3"')
-        given["guidance"] = GuidanceConfig(rewards=parse_rewards(guide))
-    return EditConfig(method, **given)  # type: ignore[arg-type]
-
-
-def _loaded(config: EditConfig) -> tuple[EditConfig, list[RewardModel]]:
-    """The rewards that are named, and the weights under their own names."""
-    if config.guidance is None:
-        return config, []
-    from t2x.registry import load_reward
-
-    weights = config.guidance.rewards
-    rewards = [load_reward(name) for name in weights]
-    own = {reward.name: weight for reward, weight in zip(rewards, weights.values(), strict=True)}
-    return replace(config, guidance=replace(config.guidance, rewards=own)), rewards
-
-
 def _box(text: str) -> tuple[float, float, float, float]:
+    from t2x.guidance.edit_plans import checked_box
+
     try:
-        left, top, right, bottom = (float(part) for part in text.split(","))
+        box = [float(part) for part in text.split(",")]
     except ValueError:
-        left = top = right = bottom = math.nan
-    if not (0 <= left < right <= 1 and 0 <= top < bottom <= 1):
+        box = []
+    if len(box) != 4:
         raise T2XError(f"a region is LEFT,TOP,RIGHT,BOTTOM in 0 to 1, like 0,0,0.5,1; got {text!r}")
-    return left, top, right, bottom
-
-
-def _region(box: tuple[float, float, float, float], media: Tensor) -> Tensor:
-    """(1, 1, H, W), 1 in the box."""
-    height, width = media.shape[-2:]
-    left, top, right, bottom = box
-    region = media.new_zeros(1, 1, height, width)
-    rows = slice(int(top * height), math.ceil(bottom * height))
-    region[..., rows, int(left * width) : math.ceil(right * width)] = 1
-    return region
-
-
-def _resized(media: Tensor, size: tuple[int, int]) -> Tensor:
-    from torch.nn.functional import interpolate
-
-    from t2x.media import quantize
-
-    found = quantize(interpolate(media, size=size, mode="bicubic", antialias=True))
-    return found  # type: ignore[return-value]
+    return checked_box(box)
 
 
 def _saved(

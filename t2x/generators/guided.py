@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from t2x.generators.sources import Sources
     from t2x.guidance.config import GuidanceConfig
     from t2x.guidance.drawing import Drawn
-    from t2x.guidance.trace import PartCost, SampleTrace
+    from t2x.guidance.trace import PartCost, SampleTrace, TracedCall, TracedStep
     from t2x.types import Context, Media, Modality, RewardModel
 
 __all__ = ["GuidedGenerator", "reward_identity"]
@@ -40,6 +40,7 @@ class GuidedGenerator:
         rewards: loaded ones, in place of loading those that are named.
         thumbnails: longest side in pixels of the pictures of x0_hat that traces keep; None keeps
             none.
+        on_step: hears each step of a trace as it is written, with its call.
 
     ``traces``, ``notes`` and ``cost`` are of the last call: one trace for each picture (None where
     a mode has none), what was decided and tried for it, and passes by part.
@@ -55,6 +56,7 @@ class GuidedGenerator:
         *,
         rewards: Sequence[RewardModel] = (),
         thumbnails: int | None = None,
+        on_step: Callable[[TracedCall, TracedStep], None] | None = None,
     ) -> None:
         if not isinstance(generator, DiffusionGenerator):
             raise T2XError(
@@ -63,7 +65,7 @@ class GuidedGenerator:
             )
         self.generator = generator
         self.recipe = make_recipe(guidance, loaded=[reward.name for reward in rewards])
-        self.thumbnails = thumbnails
+        self.thumbnails, self.on_step = thumbnails, on_step
         self.model_id, self.modality = generator.model_id, generator.modality
         self._rewards = list(rewards)
         self._given = bool(rewards)
@@ -237,6 +239,7 @@ class GuidedGenerator:
             self._named(),
             self.generator.passes,
             self.thumbnails,
+            self.on_step,
         )
         found: Drawn = import_attr(MODES[self.recipe.mode].draw)(batch)
         return found

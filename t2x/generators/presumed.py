@@ -163,9 +163,15 @@ def _facts(pipeline: Any) -> Iterator[str]:
             shown = {"flow matching, shift": "by size" if dynamic else shift}
         words = ", ".join(f"{key} {value}" for key, value in shown.items() if value is not None)
         yield f"scheduler {type(scheduler).__name__}" + (f" ({words})" if words else "")
+    if (side := native_side(pipeline)) is not None:
+        yield f"native size {side}x{side}"
+
+
+def native_side(pipeline: Any) -> int | None:
+    """Pixels on a side of the square pictures that a pipeline draws when no size is asked for; None
+    where its parts don't tell."""
     sample, factor = _sample_size(pipeline), getattr(pipeline, "vae_scale_factor", None)
-    if isinstance(sample, int) and isinstance(factor, int):
-        yield f"native size {sample * factor}x{sample * factor}"
+    return sample * factor if isinstance(sample, int) and isinstance(factor, int) else None
 
 
 def _sample_size(pipeline: Any) -> Any:

@@ -4,7 +4,7 @@ of modes is ``t2x.guidance.recipe.MODES``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ from t2x.guidance.search import (
 )
 from t2x.guidance.step import Call, CallSettings, Control, Step
 from t2x.guidance.support import check_whole_sample
-from t2x.guidance.trace import GuidanceTrace
+from t2x.guidance.trace import GuidanceTrace, TracedCall, TracedStep
 from t2x.scoring.ensemble import RewardEnsemble
 from t2x.scoring.pairs import context_rows
 from t2x.types import Context, RewardModel
@@ -60,7 +60,8 @@ class Batch:
 
     ``arguments`` go to the pipeline's call, ``prompt`` is in them; ``seeds`` N; ``originals`` N
     texts that rewards score against; ``passes``: denoiser evaluations of a picture in one step, 2
-    with classifier-free guidance; ``thumbnails``: longest side of the trace's pictures, or None.
+    with classifier-free guidance; ``thumbnails``: longest side of the trace's pictures, or None;
+    ``on_step`` hears each step of the trace as it is written.
     """
 
     generator: DiffusionGenerator
@@ -72,6 +73,7 @@ class Batch:
     recipe: GuidanceRecipe
     passes: int
     thumbnails: int | None
+    on_step: Callable[[TracedCall, TracedStep], None] | None = None
 
     @property
     def pipe(self) -> Any:
@@ -318,6 +320,7 @@ def _guided(
         controls=[CallSettings(batch.arguments), *controls],
         thumbnails=batch.thumbnails,
     ) as trace:
+        trace.on_step = batch.on_step
         yield trace
 
 
@@ -325,6 +328,7 @@ def _guided(
 def _watched(batch: Batch, particles: Particles) -> Iterator[GuidanceTrace]:
     check_whole_sample(batch.pipe)
     trace = GuidanceTrace(["reward"], thumbnails=batch.thumbnails)
+    trace.on_step = batch.on_step
     with trace.watching(batch.pipe):
         controls: list[Control] = [CallSettings(batch.arguments), _Recorder(trace), particles]
         with watch_steps(batch.pipe, controls, prompts=batch.originals):

@@ -10,7 +10,7 @@ cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +38,7 @@ from t2x.media import quantize
 
 if TYPE_CHECKING:
     from t2x.guidance.levels import Level
+    from t2x.guidance.trace import GuidanceTrace
     from t2x.types import Context, Media, RewardModel
 
 __all__ = ["METHODS", "EditConfig", "edit", "sdedit"]
@@ -118,6 +119,7 @@ def edit(
     regions: Tensor | None = None,
     rewards: Sequence[RewardModel | str] = (),
     context: Context | None = None,
+    observe: Callable[[GuidanceTrace], None] | None = None,
 ) -> Media:
     """Edit N pictures (N, 3, H, W), or videos (N, F, 3, H, W), in [0, 1]; give as many, the same.
 
@@ -131,6 +133,7 @@ def edit(
         regions: (N, 1, H, W) in [0, 1], soft: where pictures may change; everywhere without.
         rewards: of the target's words, loaded ones or names (rewardflow).
         context: for rewards that need more than prompt and media; all N are one batch then.
+        observe: is given the trace of each batch before it is drawn (rewardflow).
 
     Raises T2XError for numbers that don't match, and for pipelines that edit pictures themselves.
     """
@@ -155,6 +158,7 @@ def edit(
                 region=None if regions is None else regions[rows],
                 rewards=rewards,
                 context=context,
+                observe=observe,
             )
         )
     return quantize(torch.cat(done))
@@ -213,6 +217,7 @@ def _edited(
     region: Tensor | None,
     rewards: Sequence[RewardModel | str],
     context: Context | None,
+    observe: Callable[[GuidanceTrace], None] | None = None,
 ) -> Tensor:
     """Edit what goes in one batch."""
     pipe, count = generator.pipeline, len(seeds)
@@ -236,7 +241,9 @@ def _edited(
                 seeds=seeds,
                 controls=[control],
             )
-            stack.enter_context(guided)
+            trace = stack.enter_context(guided)
+            if observe is not None:
+                observe(trace)
         else:
             stack.enter_context(watch_steps(pipe, [control], prompts=prompts))
         stack.enter_context(quiet())

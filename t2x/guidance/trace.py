@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,7 +119,7 @@ class GuidanceTrace:
 
     ``rewards`` names the K columns. ``thumbnails``: longest side in pixels of the pictures of
     x0_hat that are kept; None keeps none. ``notes`` holds decisions that are not per step, as JSON
-    values.
+    values. ``on_step``, if it is set, hears each step as it is written, with its call.
     """
 
     def __init__(self, rewards: Sequence[str] = (), *, thumbnails: int | None = None) -> None:
@@ -129,6 +129,7 @@ class GuidanceTrace:
         self.thumbnails = thumbnails
         self.calls: list[TracedCall] = []
         self.notes: dict[str, Any] = {}
+        self.on_step: Callable[[TracedCall, TracedStep], None] | None = None
         self._open = _free()  # timed since the last step
 
     # ---- writing ----------------------------------------------------------------------------
@@ -211,6 +212,8 @@ class GuidanceTrace:
             )
         )
         self._open = _free()
+        if self.on_step is not None:
+            self.on_step(call, call.steps[-1])
 
     # ---- reading ----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.studio.events import Drawn
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from t2x.studio.work import Work
     from t2x.types import Generator, Rewrite
 
-__all__ = ["FPS", "Brush", "Shot", "as_pictures", "sampled", "size_of"]
+Way: TypeAlias = "Callable[[Generator, Shot], tuple[Tensor, Mapping[str, Any]]]"
+"""Draws one picture, (3, H, W) or (F, 3, H, W), with further fields of ``Drawn``."""
+
+__all__ = ["FPS", "Brush", "Shot", "Way", "as_pictures", "call_of", "sampled", "size_of"]
 
 FPS = 8  # frames a second of videos
 
@@ -81,19 +84,19 @@ class Brush:
                 self._generator = sampled(self.work.models.generator(), self.sampling)
         return self._generator
 
-    def paint(self, shot: Shot) -> None:
-        """Draw one picture and tell it."""
+    def paint(self, shot: Shot, how: Way | None = None) -> None:
+        """Draw one picture, as the generator does or in another way, and tell it."""
         generator = self.generator  # loaded before the clock of drawing runs
-        self._tick(0, 0)
+        self.tick(0, 0)
         with self.work.phase("draw"):
-            media = self._drawn(generator, shot)
-        self.keep(shot, media)
+            media, facts = self._drawn(generator, shot, how or self._plain)
+        self.keep(shot, media, **facts)
 
-    def keep(self, shot: Shot, media: Tensor, **facts: Any) -> None:
-        """Tell a picture that is drawn, (3, H, W) or (F, 3, H, W), with further fields of
-        ``Drawn``."""
+    def keep(self, shot: Shot, media: Tensor, *, counted: bool = True, **facts: Any) -> None:
+        """Tell a picture that is there, (3, H, W) or (F, 3, H, W), with further fields of
+        ``Drawn``; it is ``counted`` if it was drawn."""
         self.media.setdefault(shot.arm, []).append(media)
-        self.done += 1
+        self.done += counted
         self.work.tell(
             Drawn(
                 arm=shot.arm,
@@ -106,45 +109,62 @@ class Brush:
                 **facts,
             )
         )
-        self._tick(0, 0)
+        self.tick(0, 0)
 
-    def _tick(self, step: int, steps: int) -> None:
+    def tick(self, step: int, steps: int) -> None:
+        """Tell how far the drawing is; the picture at hand is at ``step`` of ``steps``."""
         what = f"drawing with {self.generator.model_id}"
         self.work.progress(what, self.done, self.total, step=step, steps=steps)
 
-    def _drawn(self, generator: Generator, shot: Shot) -> Tensor:
+    def _drawn(
+        self, generator: Generator, shot: Shot, how: Way
+    ) -> tuple[Tensor, Mapping[str, Any]]:
         """Draw it; where memory runs out once more without the models that are not drawing."""
         from t2x.memory.machine import is_out_of_memory
 
+        self.work.check()
+        names = denoisers(generator)
         try:
-            return self._once(generator, shot)
+            with self.work.stoppable(*names):
+                return how(generator, shot)
         except Exception as error:
             if not is_out_of_memory(error) or not self.work.models.relieve():
                 raise
-        self.work.note(
-            "memory ran out: rewriter and rewards were freed, and load again when needed"
-        )
-        return self._once(generator, shot)
+        self.work.note("memory ran out: models that were not drawing were freed for a while")
+        with self.work.stoppable(*names):
+            return how(generator, shot)
 
-    def _once(self, generator: Generator, shot: Shot) -> Tensor:
+    def _plain(self, generator: Generator, shot: Shot) -> tuple[Tensor, Mapping[str, Any]]:
         from t2x.generators.diffusion import DiffusionGenerator
-        from t2x.generators.negatives import usable_negatives
 
-        self.work.check()
-        given: dict[str, Any] = {
-            "negative": usable_negatives(generator, [shot.negative]),
-            "seeds": [shot.seed],
-            "size": size_of(self.sampling),
-            "num_frames": self.sampling.num_frames,
-        }
-        if not isinstance(generator, DiffusionGenerator):
-            return generator.generate([shot.text], **given)[0]
-        from t2x.guidance.step import DENOISERS
+        given = call_of(generator, shot, self.sampling)
+        if isinstance(generator, DiffusionGenerator):
+            given["draw"] = ticking_draw(generator.pipeline, self.tick)
+        return generator.generate(**given)[0], {}
 
-        pipe = generator.pipeline
-        with self.work.stoppable(pipe, DENOISERS):
-            draw = ticking_draw(pipe, self._tick)
-            return generator.generate([shot.text], **given, draw=draw)[0]
+
+def call_of(generator: Generator, shot: Shot, sampling: Sampling) -> dict[str, Any]:
+    """The arguments of ``generate`` for one picture."""
+    from t2x.generators.negatives import usable_negatives
+
+    return {
+        "prompts": [shot.text],
+        "negative": usable_negatives(generator, [shot.negative]),
+        "seeds": [shot.seed],
+        "size": size_of(sampling),
+        "num_frames": sampling.num_frames,
+    }
+
+
+def denoisers(generator: Generator) -> tuple[Any, tuple[str, ...]]:
+    """What ``Work.stoppable`` takes to stop a generator between two steps; nothing of one that is
+    no pipeline, which stops between two pictures."""
+    pipe = getattr(generator, "pipeline", None)
+    if pipe is None:
+        return None, ()
+    from t2x.guidance.step import DENOISERS
+
+    return pipe, DENOISERS
 
 
 def ticking_draw(pipe: Any, tick: Callable[[int, int], None]) -> Draw:

@@ -96,7 +96,8 @@ class Studio:
             options=options or {},
             limits=self.limits,
         )
-        self._queue = JobQueue(self.limits)
+        self._ahead = False
+        self._queue = JobQueue(self.limits, idle=lambda: self._ahead and self.models.load_next())
 
     # ---- jobs -------------------------------------------------------------------------------
 
@@ -153,6 +154,7 @@ class Studio:
     def start(self) -> None:
         """Begin to load models before the first request: the generator, the rewriter, then rewards,
         while nothing waits."""
+        self._ahead = True
         self._queue.start()
 
     def close(self) -> None:

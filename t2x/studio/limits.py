@@ -111,7 +111,7 @@ def _check_text(text: str, limits: Limits) -> None:
 
 def _check_number(name: str, value: float | None, low: float, high: float) -> None:
     if value is not None and not (math.isfinite(value) and low <= value <= high):
-        raise T2XError(f"{name} is {value}; give {low:g} to {high:g}")
+        raise T2XError(f"{name} is {value}; give {low} to {high}")
 
 
 def _check_sampling(sampling: Sampling, limits: Limits) -> None:

@@ -5,14 +5,17 @@ Everything here but ``state`` is for the studio's worker thread alone.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.plain import plain
+from t2x.registry import REWARDS, check_names, import_attr, is_language_model, load_rewriter
 from t2x.studio.limits import Limits
 from t2x.studio.state import ModelState, Readiness, StudioState
 from t2x.studio.work import ModelMissingError
@@ -38,6 +41,8 @@ class Slot:
     problem: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     used: int = 0  # when, counted in uses of any
+    weights: int = 0  # bytes, where memory is limited
+    tried: bool = False  # to load it ahead of need
 
     @property
     def name(self) -> str:
@@ -130,7 +135,10 @@ class Models:
         """A reward by name, of the user's own where it is personal. Raises what loading raises."""
         if name in self.personal:
             return self.personal[name](user)
-        slot = self._rewards.setdefault(name, Slot(name))
+        if name not in self._rewards:  # many users may name many: only what loads is kept
+            check_names("rewards", [name])
+            self._rewards[name] = Slot(name)
+        slot = self._rewards[name]
         found: RewardModel = self._ready(slot, "reward", self._load_reward)
         return found
 
@@ -143,7 +151,7 @@ class Models:
             raise ModelMissingError(f"the studio has no {role}; load one")
         slot.readiness, slot.problem = "loading", ""
         try:
-            self._make_room(slot)
+            self._make_room(slot, role)
             slot.loaded = load(slot.source)
             slot.facts = _FACTS[role](slot.loaded)
         except BaseException as error:
@@ -165,7 +173,7 @@ class Models:
         from t2x.registry import load_generator
 
         options = dict(self.options) if isinstance(source, str | Path) else {}
-        if self.device is not None and options is not None and isinstance(source, str | Path):
+        if self.device is not None and isinstance(source, str | Path):
             options.setdefault("device", self.device)
         found = load_generator(source, **options)
         self._reguard(found)
@@ -175,6 +183,8 @@ class Models:
         from t2x.rewriters.loading import load_guarded
 
         drawing = self._generator.loaded or self._generator.source
+        if isinstance(source, str) and self.device is not None and is_language_model(source):
+            source = load_rewriter(source, device=self.device)
         try:
             return load_guarded(source, generator=drawing)
         except T2XError:
@@ -186,8 +196,15 @@ class Models:
         from t2x.generators.loading import quiet
         from t2x.registry import load_reward
 
+        placed = {"device": self.device} if self._places(source) else {}
         with quiet():
-            return load_reward(source)
+            return load_reward(source, **placed)
+
+    def _places(self, reward: Any) -> bool:
+        """Whether the loader of a reward that is named takes the studio's device."""
+        if self.device is None or reward not in REWARDS:
+            return False
+        return "device" in inspect.signature(import_attr(REWARDS[reward])).parameters
 
     def _reguard(self, generator: Any) -> None:
         """Let the rewriter that is loaded write for another generator."""
@@ -255,10 +272,69 @@ class Models:
             if isinstance(slot.source, str | Path):
                 self._drop(slot)
 
-    def _make_room(self, wanted: Slot) -> None:
-        """Under ``limits.memory``: free what was not used for longest until all fit."""
+    def _make_room(self, wanted: Slot, role: str) -> None:
+        """Under ``limits.memory``: free what was not used for longest until ``wanted`` fits beside
+        the weights of the others. Raises T2XError for what does not fit alone."""
         if self.limits.memory is None:
             return
+        from t2x.memory.machine import parse_bytes, readable_bytes
+
+        most = parse_bytes(self.limits.memory)
+        weights, peak = self._planned(wanted.source, role)
+        wanted.weights = weights
+
+        def held() -> int:
+            return sum(slot.weights for slot in self._slots() if slot.loaded is not None)
+
+        others = (s for s in self._slots() if s.loaded is not None and s is not wanted)
+        for slot in sorted(others, key=lambda slot: slot.used):
+            if held() + peak > most and isinstance(slot.source, str | Path):
+                log.info("memory: %s is freed for %s", slot.name, wanted.name)
+                self._drop(slot)
+        if held() + peak > most:
+            raise T2XError(
+                f"it needs about {readable_bytes(peak)} and {readable_bytes(most - held())} are "
+                "allowed; take a smaller model, or raise the limit"
+            )
+
+    def _planned(self, source: Any, role: str) -> tuple[int, int]:
+        """Bytes of a model's weights, and of the fullest moment of its work; 0 where unknown."""
+        from t2x.devices import resolve_device
+        from t2x.memory.phases import generate_plan, rewrite_plan, score_plan
+
+        device = resolve_device(self.device)
+        if role == "generator":
+            plan = generate_plan(source, device=device, dtype=self.options.get("dtype"))
+        elif role == "rewriter":
+            plan = rewrite_plan(source, device=device)
+        else:
+            plan = score_plan(source)
+        weights = plan.weight or 0
+        return weights, max(weights, plan.peak or 0)
+
+    # ---- ahead of need ----------------------------------------------------------------------
+
+    def load_next(self) -> bool:
+        """Load one model that is still unloaded, in the order of need; whether there was one. What
+        fails says so in ``state``. Under a limit nothing is loaded ahead of need."""
+        if self.limits.memory is not None:
+            return False
+        steps: list[tuple[Slot, Callable[[], Any]]] = [
+            (self._generator, self.generator),
+            (self._rewriter, self.rewriter),
+        ]
+        for name in self.usual:
+            steps.append((self._rewards[name], partial(self.reward, name, user="")))
+        for slot, load in steps:
+            if slot.source is None or slot.readiness != "unloaded" or slot.tried:
+                continue
+            slot.tried = True
+            try:
+                load()
+            except ModelMissingError as error:
+                log.warning("%s", error)
+            return True
+        return False
 
 
 _REASON = 400
