@@ -1,0 +1,252 @@
+"""The studio over HTTP: one port, the studio's own files and nothing else, no call to anywhere.
+
+gradio makes the application; it stands behind a gate that takes away what the studio does not need
+of it (fetching addresses for others, monitoring, editing the app from the browser, the sharing of a
+page's state) and that tells the browser to load nothing from another host. The socket is bound
+before anything is loaded, so that a taken port is told at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI
+
+from t2x.errors import T2XError
+
+__all__ = ["Address", "Serving", "bound", "make_app", "serve"]
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+# Of gradio's own, what no part of the page asks for. The first two fetch what a stranger names.
+_CLOSED = re.compile(
+    r"/gradio_api/(proxy=|file=\s*https?:|(upload|stream)?/?.*vibe|vibe-|undo-vibe|dev/|deep_link"
+    r"|process_recording|run-history|runs|profiling)|/monitoring|/svelte/|/pwa_icon|/openapi\.json"
+)
+# The page's own code is inline and uses Function(); everything else comes from this address.
+_POLICY = (
+    "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; object-src 'none'; "
+    "base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+]
+_CLOSING = 2.0  # seconds that a running job has to stop in when the studio is ended
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How the page is served.
+
+    Args:
+        users: passwords by name; empty lets everybody in.
+        waiting: events of all pages that may wait in gradio's queue; jobs have their own limit.
+        max_upload: bytes of one file.
+        max_request: bytes of one request, of whatever kind.
+        mcp: whether language models can use the endpoints as tools (MCP).
+
+    Raises T2XError where MCP and users go together: its clients can't log in.
+    """
+
+    users: Mapping[str, str] = field(default_factory=dict)
+    waiting: int = 256
+    max_upload: int = 32 << 20
+    max_request: int = 256 << 20
+    mcp: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mcp and self.users:
+            raise T2XError("clients of MCP can't log in; leave out --mcp or --auth")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where it is served; ``port`` is the one that was got."""
+
+    host: str
+    port: int
+    listener: socket.socket = field(repr=False, compare=False)
+
+    @property
+    def url(self) -> str:
+        """What a browser on this machine opens."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+@contextmanager
+def bound(host: str, port: int) -> Iterator[Address]:
+    """Take the port for as long as the context lasts; 0 is any free one.
+
+    Raises T2XError for an address that can't be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(2048)
+        except OSError as error:
+            raise T2XError(
+                f"cannot listen on {host} port {port}: {error.strerror or error}; give another "
+                "--host or --port (0 takes a free one)"
+            ) from error
+        yield Address(host, int(listener.getsockname()[1]), listener)
+
+
+def make_app(
+    page: gr.Blocks, *, served: Path, settings: Serving, look: Mapping[str, Any] | None = None
+) -> FastAPI:
+    """The studio as an ASGI application.
+
+    Args:
+        page: what ``app.build`` made.
+        served: the one folder whose files are given out, beside what users uploaded themselves.
+        settings: who may come in, and limits.
+        look: theme and style sheet (``app.look``).
+    """
+    page.queue(max_size=settings.waiting, default_concurrency_limit=None, api_open=False)
+    outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    outer.add_middleware(_Gate, limit=settings.max_request)
+    return gr.mount_gradio_app(
+        outer, page, path="/",
+        app_kwargs={"openapi_url": None},
+        auth=list(settings.users.items()) or None,
+        allowed_paths=[str(served.resolve())],
+        max_file_size=settings.max_upload,
+        show_error=True,
+        ssr_mode=False,
+        enable_monitoring=False,
+        run_history=False,
+        pwa=False,
+        mcp_server=settings.mcp,
+        **(look or {}),
+    )  # fmt: skip
+
+
+def serve(
+    app: FastAPI,
+    address: Address,
+    *,
+    ready: Callable[[], None] | None = None,
+    close: Callable[[], None] | None = None,
+) -> bool:
+    """Serve until the process is told to stop (SIGINT, SIGTERM), then end at once: pages that are
+    open are not waited for.
+
+    ``ready`` is called once requests are taken; ``close`` at the end, and is waited for two seconds
+    at most. Gives whether it was done by then.
+    """
+    config = uvicorn.Config(
+        app, access_log=False, log_level="warning", server_header=False, ws="none",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = _Server(config, ready, close)
+    server.run(sockets=[address.listener])
+    return server.closed
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None] | None,
+        close: Callable[[], None] | None,
+    ) -> None:
+        super().__init__(config)
+        self._ready, self._close = ready, close
+        self.closed = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None and self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End jobs first: threads that wait for their events would keep the process."""
+        if self._close is not None:
+            thread = threading.Thread(target=self._close, daemon=True)
+            thread.start()
+            thread.join(_CLOSING)
+            self.closed = not thread.is_alive()
+        self.force_exit = True  # a page holds its stream of events open for ever
+        await super().shutdown(sockets)
+
+
+class _Gate:
+    """Refuses what the studio does not need of gradio, requests that another site's page makes a
+    browser send, and bodies that are too large; adds headers for browsers."""
+
+    def __init__(self, app: App, *, limit: int) -> None:
+        self.app, self.limit = app, limit
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {key.lower(): value for key, value in scope["headers"]}
+        if _CLOSED.search(unquote(scope["path"])):
+            await _refuse(send, 404, "there is nothing here")
+        elif _foreign(headers):
+            await _refuse(send, 403, "this request was made by a page of another site")
+        elif int(headers.get(b"content-length") or 0) > self.limit:
+            await _refuse(send, 413, f"a request may have {self.limit} bytes")
+        else:
+            await self.app(scope, _counted(receive, self.limit), _with_headers(send))
+
+
+def _foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser says that a page of another host sent the request."""
+    origin = headers.get(b"origin")
+    if origin is None:
+        return False
+    host = urlsplit(origin.decode("latin-1")).netloc
+    own = (headers.get(b"host"), headers.get(b"x-forwarded-host"))
+    return host not in {name.decode("latin-1") for name in own if name}
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    """Give the body's parts, and an end of the connection once they are more than ``limit``."""
+    size = 0
+
+    async def counted() -> dict[str, Any]:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        return message if size <= limit else {"type": "http.disconnect"}
+
+    return counted
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await send(message)
+
+    return sent
+
+
+async def _refuse(send: Send, status: int, said: str) -> None:
+    body = json.dumps({"detail": said}).encode()
+    kind = (b"content-type", b"application/json")
+    await send({"type": "http.response.start", "status": status, "headers": [kind, *_HEADERS]})
+    await send({"type": "http.response.body", "body": body})
