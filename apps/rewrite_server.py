@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from t2x.errors import MissingDependencyError, T2XError
+from t2x.errors import MissingDependencyError
+from t2x.listening import bound
 from t2x.plain import plain
 from t2x.rewriters.guarded import Guarded
 
@@ -193,20 +193,10 @@ def serve(
         app, host=host, port=port, access_log=False, log_level="warning", server_header=False,
         timeout_graceful_shutdown=limits.patience,
     )  # fmt: skip
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise T2XError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}; give another "
-                "--host or --port"
-            ) from error
-        listener.listen(config.backlog)
+    with bound(host, port) as address:
         if ready is not None:
-            ready(int(listener.getsockname()[1]))
-        uvicorn.Server(config).run(sockets=[listener])
+            ready(address.port)
+        uvicorn.Server(config).run(sockets=[address.listener])
 
 
 async def _bad_request(_: Request, error: Exception) -> Response:

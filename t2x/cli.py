@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from t2x import __version__
+from t2x.commands.app import app_command
 from t2x.commands.bench import bench
 from t2x.commands.benchmark import benchmark
 from t2x.commands.claims import claims
@@ -48,6 +49,7 @@ app = typer.Typer(
     help="Make a text-to-image model do what you meant: rewrite, generate, score, compare.",
 )
 app.command()(demo)
+app.command("app")(app_command)
 app.command()(doctor)
 app.command()(rewrite)
 app.command()(generate)

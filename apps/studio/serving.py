@@ -2,8 +2,7 @@
 
 gradio makes the application; it stands behind a gate that takes away what the studio does not need
 of it (fetching addresses for others, monitoring, editing the app from the browser, the sharing of a
-page's state) and that tells the browser to load nothing from another host. The socket is bound
-before anything is loaded, so that a taken port is told at once.
+page's state) and that tells the browser to load nothing from another host.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+import webbrowser
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import gradio as gr
@@ -25,14 +25,19 @@ import uvicorn
 from fastapi import FastAPI
 
 from t2x.errors import T2XError
+from t2x.failures import first_line
+from t2x.listening import Address
 
-__all__ = ["Address", "Serving", "bound", "make_app", "serve"]
+from .app import build, look
+
+if TYPE_CHECKING:
+    from t2x.studio import Studio
+
+__all__ = ["Serving", "make_app", "open_studio", "serve"]
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
-
-log = logging.getLogger(__name__)
 
 # Of gradio's own, what no part of the page asks for. The first two fetch what a stranger names.
 _CLOSED = re.compile(
@@ -49,7 +54,7 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
 ]
-_CLOSING = 2.0  # seconds that a running job has to stop in when the studio is ended
+_CLOSING = 1.0  # seconds that a running job has to stop in when the studio is ended
 
 
 @dataclass(frozen=True)
@@ -77,39 +82,52 @@ class Serving:
             raise T2XError("clients of MCP can't log in; leave out --mcp or --auth")
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where it is served; ``port`` is the one that was got."""
+def open_studio(
+    studio: Studio,
+    address: Address,
+    *,
+    served: Mapping[str, Any],
+    share: bool = False,
+    open_page: bool = False,
+    say: Callable[[str, str], None] = lambda what, url: None,
+) -> bool:
+    """Serve a studio until the process is told to stop, and close it; what ``t2x app`` does.
 
-    host: str
-    port: int
-    listener: socket.socket = field(repr=False, compare=False)
-
-    @property
-    def url(self) -> str:
-        """What a browser on this machine opens."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-
-@contextmanager
-def bound(host: str, port: int) -> Iterator[Address]:
-    """Take the port for as long as the context lasts; 0 is any free one.
-
-    Raises T2XError for an address that can't be had.
+    ``served`` are arguments of ``Serving``. ``say`` hears what is served ("studio", "tools (MCP)",
+    "public link") and where. Gives whether all jobs have ended.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen(2048)
-        except OSError as error:
-            raise T2XError(
-                f"cannot listen on {host} port {port}: {error.strerror or error}; give another "
-                "--host or --port (0 takes a free one)"
-            ) from error
-        yield Address(host, int(listener.getsockname()[1]), listener)
+    settings = Serving(**served)
+    app = make_app(
+        build(studio, home=studio.home), served=studio.home / "pictures", settings=settings,
+        look=look(),
+    )  # fmt: skip
+
+    def ready() -> None:
+        say("studio", address.url)
+        if settings.mcp:
+            say("tools (MCP)", f"{address.url}/gradio_api/mcp/")
+        if share:
+            threading.Thread(target=_share, args=(address, say), daemon=True).start()
+        if open_page:
+            webbrowser.open(address.url)
+
+    return serve(app, address, ready=ready, close=studio.close)
+
+
+def _share(address: Address, say: Callable[[str, str], None]) -> None:
+    """Make gradio's public link, or say that there is none."""
+    from gradio.networking import setup_tunnel
+
+    try:
+        url = setup_tunnel(
+            local_host=address.host, local_port=address.port,
+            share_token=secrets.token_urlsafe(32), share_server_address=None,
+            share_server_tls_certificate=None,
+        )  # fmt: skip
+    except Exception as error:
+        say("no public link", f"gradio's servers can't be reached ({first_line(error)})")
+        return
+    say("public link", url)
 
 
 def make_app(
@@ -152,12 +170,12 @@ def serve(
     """Serve until the process is told to stop (SIGINT, SIGTERM), then end at once: pages that are
     open are not waited for.
 
-    ``ready`` is called once requests are taken; ``close`` at the end, and is waited for two seconds
+    ``ready`` is called once requests are taken; ``close`` at the end, and is waited for one second
     at most. Gives whether it was done by then.
     """
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", server_header=False, ws="none",
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=0,
     )  # fmt: skip
     server = _Server(config, ready, close)
     server.run(sockets=[address.listener])
@@ -187,7 +205,8 @@ class _Server(uvicorn.Server):
             thread.start()
             thread.join(_CLOSING)
             self.closed = not thread.is_alive()
-        self.force_exit = True  # a page holds its stream of events open for ever
+        # A page holds its stream of events open for ever, and that it is cut off is no news.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)
 
 
