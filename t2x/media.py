@@ -31,6 +31,7 @@ __all__ = [
     "from_pil",
     "load_media",
     "load_picture",
+    "png_info",
     "png_text",
     "quantize",
     "save_png",
@@ -190,12 +191,18 @@ def save_png(
         picture = picture.unsqueeze(0)
     if picture.ndim != 4 or len(picture) != 1:
         raise ValueError(f"save_png takes one picture (3, H, W), got shape {tuple(picture.shape)}")
-    chunks = PngInfo()
-    for key, value in (text or {}).items():
-        chunks.add_itxt(key, value.encode("utf-8", "replace").decode("utf-8"))
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    to_pil(picture)[0].save(path, format="PNG", pnginfo=chunks)
+    to_pil(picture)[0].save(path, format="PNG", pnginfo=png_info(text or {}))
+
+
+def png_info(text: Mapping[str, str]) -> PngInfo:
+    """Text chunks as Pillow's ``save(..., pnginfo=)`` takes them; half surrogate pairs become
+    question marks."""
+    chunks = PngInfo()
+    for key, value in text.items():
+        chunks.add_itxt(key, value.encode("utf-8", "replace").decode("utf-8"))
+    return chunks
 
 
 def save_video(video: torch.Tensor, path: str | Path, *, fps: int = 8) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,8 @@ import typer
 from t2x.commands.console import check_prompts, parse_size, print_json, print_table
 from t2x.errors import T2XError
 from t2x.files import made_folder
+from t2x.plain import plain
+from t2x.studio.recipes import Recipe, chunks, generator_facts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,9 +89,11 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         target_text,
         under_own_names,
     )
+    from t2x.generators.sources import source_digest
     from t2x.media import load_picture
 
     media = load_picture(picture)
+    digest = source_digest(media)
     pixels = None if size is None else parse_size(size)
     target = target_text(instruction, source_prompt=source_prompt, target_prompt=target_prompt)
     check_prompts([target])
@@ -140,7 +146,20 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         "guide": guide,
         "model": generator.model_id,
     }
-    rows = _saved(media, after, seeds, facts, folder)
+    own = ("instruction", "source_prompt", "method", "strength", "source_scale", "focus", "tether")
+    how = {key: facts[key] for key in own} | {"region": box, "weights": weights}
+    how["size"] = list(media.shape[-2:])
+    recipe = Recipe(
+        prompt=target,
+        text=target,
+        kind="edit",
+        edit=plain({key: value for key, value in how.items() if value or value == 0}),
+        source={"name": picture.name, "digest": digest},
+        **generator_facts(generator),
+    )
+    together = getattr(generator, "together", [1] * num)
+    recipes = [replace(recipe, seed=n, batch=b) for n, b in zip(seeds, together, strict=True)]
+    rows = _saved(media, after, [facts | {"seed": n} for n in seeds], recipes, folder)
     _show(rows, as_json=as_json)
 
 
@@ -157,22 +176,24 @@ def _box(text: str) -> tuple[float, float, float, float]:
 
 
 def _saved(
-    before: Tensor, after: Any, seeds: list[int], facts: dict[str, Any], folder: Path
+    before: Tensor,
+    after: Iterable[Tensor],
+    rows: list[dict[str, Any]],
+    recipes: Sequence[Recipe],
+    folder: Path,
 ) -> list[dict[str, Any]]:
-    """Save both under the first numbers that are free."""
+    """Save both under the first numbers that are free; of the picture before nothing is told."""
     from t2x.media import save_png
 
-    rows = []
     number = 0
-    for seed, picture in zip(seeds, after, strict=True):
+    for row, recipe, picture in zip(rows, recipes, after, strict=True):
         while (folder / f"{number:04d}-before.png").exists():
             number += 1
-        row = {**facts, "seed": seed}
-        for name, shown in (("before", before[0]), ("after", picture)):
+        shown = (("before", before[0], dict[str, str]()), ("after", picture, chunks(recipe)))
+        for name, pixels, text in shown:
             path = folder / f"{number:04d}-{name}.png"
             row[name] = str(path)
-            save_png(shown, path, text={k: str(v) for k, v in row.items() if k not in ("before",)})
-        rows.append(row)
+            save_png(pixels, path, text=text)
     return rows
 
 

@@ -22,7 +22,6 @@ from t2x.commands.console import (
     check_prompts,
     note,
     parse_size,
-    plain,
     print_json,
     print_table,
     progress,
@@ -39,6 +38,8 @@ from t2x.commands.saved_pictures import next_number, save_picture, save_strip
 from t2x.errors import T2XError
 from t2x.files import made_folder
 from t2x.guidance.recipe import MODES, make_recipe
+from t2x.studio.recipes import generator_facts, rewrite_facts
+from t2x.types import Rewrite
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,8 +149,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     memory_limit: MemoryLimit = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Generate pictures and save them as PNG; each file holds its prompt and seed as text, and the
-    whole recipe of guidance.
+    """Generate pictures and save them as PNG; each file holds its whole recipe as text.
 
     Pictures are saved as they are drawn, and numbered on from those that the folder holds.
     """
@@ -171,11 +171,11 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
         )
     folder = made_folder(out)
     texts = (
-        [(text, text, "") for text in prompts]
+        [Rewrite(text, text) for text in prompts]
         if rewriter == "none"
         else _rewrite(prompts, rewriter, config or model, seed)
     )
-    jobs = [(*text, seed + i) for text in texts for i in range(num)]
+    jobs = [(text, seed + i) for text in texts for i in range(num)]
     from t2x.registry import load_generator
 
     options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
@@ -187,19 +187,18 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     _hint(generator, recipe)
     from t2x.generators.negatives import usable_negatives
 
-    negatives = usable_negatives(generator, [job[2] for job in jobs]) or [""] * len(jobs)
+    negatives = usable_negatives(generator, [job[0].negative for job in jobs])
+    facts = _facts(generator, pixels, source, picture)
     rows: list[dict[str, Any]] = [
         {
-            "prompt": prompt,
-            "text": text,
+            "prompt": text.original,
+            "text": text.text,
             "negative": negative,
             "seed": number,
-            "model": generator.model_id,
-            **_sampling(generator, pixels),
-            **_added(generator),
-            **({} if source is None else {"source": str(source)}),
+            **facts,
+            **({"rewrite": said} if (said := rewrite_facts(text)) else {}),
         }
-        for (prompt, text, _, number), negative in zip(jobs, negatives, strict=True)
+        for (text, number), negative in zip(jobs, negatives or [""] * len(jobs), strict=True)
     ]
     _tell_syntax(generator, rows)
     with progress() as show, _beside_own_words(generator, rows, weights):
@@ -212,16 +211,16 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     print_table("", columns, [_cells(row) for row in rows])
 
 
-def _added(generator: Generator) -> dict[str, Any]:
-    """LoRAs and textual inversions that every picture has."""
-    adapters = getattr(generator, "adapters", None)
-    return {} if adapters is None else adapters.fingerprint()
+def _facts(
+    generator: Generator, size: tuple[int, int] | None, path: Path | None, source: Tensor | None
+) -> dict[str, Any]:
+    """What the recipes of all pictures say alike."""
+    if path is None or source is None:
+        return generator_facts(generator, size=size)
+    from t2x.generators.sources import source_digest
 
-
-def _sampling(generator: Generator, size: tuple[int, int] | None) -> dict[str, Any]:
-    """Arguments of every call, so that a picture's file says how it can be drawn again."""
-    settings = getattr(generator, "settings", None)
-    return {} if settings is None else {"sampling": plain(settings(size=size))}
+    named = {"name": path.name, "digest": source_digest(source)}
+    return {**generator_facts(generator, size=size), "source": named}
 
 
 def _tell_syntax(generator: Generator, rows: list[dict[str, Any]]) -> None:
@@ -349,12 +348,12 @@ def _beside_own_words(
         yield
 
 
-def _rewrite(prompts: list[str], name: str, model: str, seed: int) -> list[tuple[str, str, str]]:
+def _rewrite(prompts: list[str], name: str, model: str, seed: int) -> list[Rewrite]:
     """Rewrite within the token limits of what will draw."""
     from t2x.rewriters.loading import load_guarded
 
     answers = load_guarded(name, generator=model).rewrite(prompts, seed=seed)
-    return [(item.original, item.text, item.negative) for (item,) in answers]
+    return [item for (item,) in answers]
 
 
 def _draw(
@@ -389,10 +388,12 @@ def _draw(
                 texts, negative=given, seeds=seeds, size=size, originals=words, **start
             )
             traces, scores = guided.traces, guided.scores(words, media)
+        together = getattr(getattr(generator, "generator", generator), "together", [1] * len(batch))
         for at, (row, picture, trace) in enumerate(zip(batch, media, traces, strict=True)):
             if guided is not None:
                 own = {name: values[at] for name, values in scores.items()}
                 row["guidance"] = _guidance(guided, trace, size, own, guided.notes[at])
+            row["batch"] = together[at]
             number = save_picture(picture, row, folder, number) + 1
             if strip and trace is not None:
                 row["strip"] = save_strip(picture, row, trace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,14 +46,10 @@ def save_strip(picture: Tensor, row: dict[str, Any], trace: SampleTrace) -> str:
 
 def save_picture(picture: Tensor, row: dict[str, Any], folder: Path, number: int) -> int:
     """Save a picture, or a video frame by frame, under the first free number; give that number."""
+    from t2x.studio.recipes import Recipe, chunks
+
     frames = picture if picture.ndim == 4 else picture.unsqueeze(0)
-    kept = ("prompt", "text", "negative", "seed", "model", "source")
-    text = {key: str(row[key]) for key in kept if key in row}
-    if "guidance" in row:
-        text["guidance"] = json.dumps(plain(row["guidance"]), ensure_ascii=False)
-    for key in ("sampling", "syntax", "three_way", "adapters", "embeddings"):
-        if key in row:
-            text[key] = json.dumps(row[key], ensure_ascii=False)
+    text = chunks(Recipe.from_record(plain(row)))
     endings = [""] if len(frames) == 1 else [f"-frame{i:03d}" for i in range(len(frames))]
     try:
         number = _claim(folder, number, f"-seed{row['seed']}{endings[0]}.png")

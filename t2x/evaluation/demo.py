@@ -28,6 +28,7 @@ from t2x.evaluation.phases import (
 )
 from t2x.evaluation.side_by_side import ARMS, SideBySide
 from t2x.files import made_folder
+from t2x.studio.recipes import Recipe, chunks, rewrite_facts
 
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
@@ -133,7 +134,7 @@ def run_demo(
         syntax=_syntax(drawn),
     )
     if folder is not None:
-        _write(drawn_only, folder)
+        _write(drawn_only, folder, drawn.batch)
     words = drawn.prepared[0].text if drawn.prepared else text
     scored = [None] * len(rewards) if fitting is None else fitting.scored
     columns = tuple(
@@ -142,7 +143,7 @@ def run_demo(
     )
     result = replace(drawn_only, rewards=columns, seconds=steps.finish())
     if folder is not None:
-        _write(result, folder)
+        _write(result, folder, drawn.batch)
     return result
 
 
@@ -213,12 +214,35 @@ def _is_setting(value: Any) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _write(result: SideBySide, folder: Path) -> None:
+def _recipe(result: SideBySide, batch: int) -> Recipe:
+    """How the sheet came about; its pictures are drawn again in the same order and batches."""
+    facts = dict(result.settings)
+    sampling, revision = facts.pop("settings", None), facts.pop("revision", "")
+    return Recipe(
+        prompt=result.prompt,
+        text=result.rewrite.text,
+        negative=result.rewrite.negative,
+        seed=result.seeds[0],
+        kind="sheet",
+        num=len(result.seeds),
+        batch=batch,
+        model=result.generator,
+        revision=revision,
+        sampling=sampling if isinstance(sampling, dict) else {},
+        sampler=facts,
+        rewrite=rewrite_facts(result.rewrite),
+        versions=dict(result.versions),
+    )
+
+
+def _write(result: SideBySide, folder: Path, batch: int) -> None:
     from t2x.evaluation.picture import draw_comparison
     from t2x.evaluation.report import report_page
+    from t2x.media import png_info
 
+    info = png_info(chunks(_recipe(result, batch)))
     try:
-        draw_comparison(result).save(folder / "compare.png", format="PNG")
+        draw_comparison(result).save(folder / "compare.png", format="PNG", pnginfo=info)
         (folder / "report.html").write_text(report_page(result), encoding="utf-8")
         text = json.dumps(result.record(), ensure_ascii=False, indent=2, allow_nan=False)
         (folder / "result.json").write_text(text + "\n", encoding="utf-8")

@@ -76,13 +76,15 @@ class Steps:
 class Drawn:
     """Pictures of both arms in one row, the original's first; of one arm if they are the same.
 
-    ``prepared``: what became of each arm's syntax, where the generator can tell.
+    ``prepared``: what became of each arm's syntax, where the generator can tell. ``batch``: the
+    most pictures that were asked for at a time.
     """
 
     media: Media
     model_id: str
     settings: dict[str, Any]
     prepared: tuple[PreparedPrompt, ...] = ()
+    batch: int = BATCH
 
 
 def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
@@ -169,7 +171,7 @@ def draw_phase(
             parts.append(model.generate(prompts, negative=negative, seeds=numbers))
         prepare = getattr(model, "prepare", None)
         prepared = () if prepare is None else tuple(prepare([text for text, _ in texts]))
-        drawn = Drawn(_joined(parts), model.model_id, settings, prepared)
+        drawn = Drawn(_joined(parts), model.model_id, settings, prepared, size)
         if isinstance(source, str):
             del model, prepare  # a bound method holds its model
             release_memory()

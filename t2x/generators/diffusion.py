@@ -84,7 +84,8 @@ class DiffusionGenerator:
     ``batch_size`` the most samples in one, ``adapters`` the LoRAs (``t2x.generators.adapters``),
     ``syntax`` whether syntax in prompts acts ("auto") or is text ("plain"). ``defaults`` says where
     the settings are from: the ``preset`` of a known model, or ``assumptions``, what was presumed of
-    an unknown one, in words.
+    an unknown one, in words. ``together`` says of each sample of the last call how many the
+    pipeline drew at once.
     """
 
     model_id: str
@@ -123,6 +124,7 @@ class DiffusionGenerator:
         self.adapters = adapters or Adapters()
         self.adapters.attach(pipeline)
         self.syntax = checked_syntax(syntax)
+        self.together: list[int] = []
 
     @classmethod
     def from_pretrained(
@@ -379,11 +381,14 @@ class DiffusionGenerator:
         for line in reader.messages(prompts, negatives, model_id=self.model_id):
             log.warning("%s", line)
         drawn: dict[int, Tensor] = {}
+        self.together = [1] * len(prompts)
         for group in reader.groups(prompts, negatives):
             for rows, media in self._batches(
                 group, list(prompts), negatives, numbers, call, draw, reader, pictures
             ):
                 drawn.update(zip(rows, media, strict=True))
+                for row in rows:
+                    self.together[row] = len(rows)
                 if callback is not None:
                     callback(len(drawn), len(prompts))
         return quantize(gathered([drawn[i] for i in range(len(prompts))]))

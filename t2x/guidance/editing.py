@@ -145,8 +145,10 @@ def edit(
     count = len(seeds) if context is not None else max(1, generator.batch_size // pairs)
     assert isinstance(sources, Tensor)
     done = []
+    generator.together = []
     for start in range(0, len(seeds), count):
         rows = slice(start, start + count)
+        generator.together += [len(seeds[rows])] * len(seeds[rows])
         done.append(
             _edited(
                 generator,
