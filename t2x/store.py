@@ -15,12 +15,12 @@ import json
 import os
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from t2x.databases import switch_to_wal
 from t2x.errors import T2XError
 from t2x.generators.identity import SCORING_LIBRARIES, versions
 
@@ -111,7 +111,7 @@ class Store:
         except OSError as error:
             raise T2XError(f"cannot make the store {str(self.root)!r}: {error}") from error
         with self._open() as db:
-            _switch_to_wal(db)
+            switch_to_wal(db)
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
     def put_media(self, key: str, media: Tensor) -> str:
@@ -240,19 +240,6 @@ class Store:
             ) from error
         finally:
             db.close()
-
-
-def _switch_to_wal(db: sqlite3.Connection) -> None:
-    """Switch the journal mode, again and again for a minute while another process does the same:
-    SQLite's own timeout does not wait for this."""
-    for left in reversed(range(1200)):
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            if not left:
-                raise
-            time.sleep(0.05)
 
 
 def _total(db: sqlite3.Connection) -> int:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.evaluation.demo import REWARDS
@@ -37,11 +37,13 @@ from t2x.studio.work import ModelMissingError, Stopped, Work
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["KEEP", "Studio", "default_home"]
+__all__ = ["KEEP", "Studio", "Watcher", "default_home"]
 
 log = logging.getLogger(__name__)
 
 KEEP: Any = "keep"
+Watcher: TypeAlias = "Callable[[str, str, Request, Event], None]"
+"""Hears the job's id, its user, what was asked and the event."""
 _JOBS: dict[str, str] = {
     "compare": "t2x.studio.comparing:compare",
     "best_of": "t2x.studio.comparing:best_of",
@@ -98,6 +100,7 @@ class Studio:
         )
         self._ahead = False
         self._queue = JobQueue(self.limits, idle=lambda: self._ahead and self.models.load_next())
+        self._watchers: list[Watcher] = []
 
     # ---- jobs -------------------------------------------------------------------------------
 
@@ -151,6 +154,11 @@ class Studio:
         T2XError that says why there is none yet."""
         self.models.personal[name] = load
 
+    def listen(self, watcher: Watcher) -> None:
+        """Let ``watcher`` hear every event of every job, on the worker, before its user does; what
+        it can't do is a note of the job and stops nothing."""
+        self._watchers.append(watcher)
+
     def start(self) -> None:
         """Begin to load models before the first request: the generator, the rewriter, then rewards,
         while nothing waits."""
@@ -174,7 +182,18 @@ class Studio:
 
     def _attempt(self, job: Job, do: Callable[[Work], Any], request: Request) -> None:
         """Do a job and tell how it ended."""
-        work = Work(self.models, user=job.user, tell=job.tell, stop=job.stop)
+        notes: list[str] = []
+
+        def tell(event: Event) -> None:
+            for watcher in self._watchers:
+                try:
+                    watcher(job.id, job.user, request, event)
+                except Exception as error:  # the picture is drawn: it must reach its user
+                    log.warning("an event was not kept", exc_info=True)
+                    notes.append(reason(error))
+            job.tell(event)
+
+        work = Work(self.models, user=job.user, tell=tell, stop=job.stop)
         begun = time.perf_counter()
         try:
             answer = do(work)
@@ -195,7 +214,7 @@ class Studio:
             pictures=tuple(told.pictures),
             scores=tuple(told.scores),
             seconds={**told.seconds, "total": round(time.perf_counter() - begun, 3)},
-            notes=tuple(told.notes),
+            notes=(*told.notes, *dict.fromkeys(notes)),
             answer=answer,
         )
         job.tell(Finished(entry))

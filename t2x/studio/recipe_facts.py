@@ -1,4 +1,4 @@
-"""The recipe of a picture: all that is needed to draw it again, as JSON values."""
+"""The recipe (``t2x.studio.recipes``) of what a job of the studio draws."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from t2x.plain import plain
+from t2x.studio.recipes import Recipe, generator_facts, rewrite_facts
 from t2x.studio.requests import (
     BestOfRequest,
     CompareRequest,
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from t2x.studio.models import Models
     from t2x.types import Generator, Rewrite
 
-__all__ = ["FORMAT", "picture_recipe", "redraw_request"]
+__all__ = ["picture_recipe", "redraw_request"]
 
-FORMAT = 1
+_EDITS = ("instruction", "source_prompt", "method", "strength", "source_scale", "focus", "tether")
 
 
 def picture_recipe(
@@ -33,36 +34,57 @@ def picture_recipe(
     *,
     rewrite: Rewrite | None = None,
 ) -> dict[str, Any]:
-    """Describe one picture.
-
-    ``request`` draws this picture alone, byte for byte, in a studio with the same models
-    (``t2x.studio.requests.request_from_record``); ``asked`` is the whole job. ``prompt``: the
-    user's words, ``text`` and ``negative`` what was drawn. ``generator`` is what loads it (None for
-    an object), ``fingerprint`` all that decides a picture but text and seed, versions included, for
-    generators that can tell.
-    """
+    """Describe one picture: ``Recipe.record``. Its ``request`` draws this picture alone, byte for
+    byte, in a studio with the same models."""
     sampling = getattr(request, "sampling", None)
     size = None if sampling is None or sampling.size is None else tuple(sampling.size)
     frames = None if sampling is None else sampling.num_frames
-    tell = getattr(generator, "fingerprint", None)
-    return {
-        "format": FORMAT,
-        "kind": request.kind,
-        "arm": shot.arm,
-        "index": shot.index,
-        "seed": shot.seed,
-        "prompt": getattr(request, "prompt", shot.text),
-        "text": shot.text,
-        "negative": shot.negative,
-        "model": generator.model_id,
-        "generator": models.generator_source,
-        "options": plain(models.options),
-        "rewrite": None if rewrite is None else plain(rewrite),
-        "fingerprint": {} if tell is None else plain(tell(size=size, num_frames=frames)),
-        "versions": _versions(),
-        "request": request_record(redraw_request(request, shot)),
-        "asked": request_record(request),
-    }
+    rewritten = rewrite is not None and shot.arm != "original"
+    recipe = Recipe(
+        prompt=getattr(request, "prompt", shot.text),
+        text=shot.text,
+        negative=shot.negative,
+        seed=shot.seed,
+        arm=shot.arm,
+        rewrite=rewrite_facts(rewrite) if rewrite is not None and rewritten else {},
+        request=request_record(redraw_request(request, shot)),
+        **generator_facts(generator, size=size, num_frames=frames),
+        **_steered(request, shot),
+        **_edited(request),
+    )
+    return recipe.record()
+
+
+def _steered(request: Request, shot: Shot) -> dict[str, Any]:
+    """What guidance was asked for, as ``t2x generate`` writes it."""
+    if not isinstance(request, GuideRequest) or shot.arm != "guided":
+        return {}
+    from t2x.guidance.recipe import make_recipe
+
+    names = tuple(request.weights)
+    asked = make_recipe(
+        request.weights,
+        mode=request.mode,
+        budget=request.budget,
+        options=request.options,
+        loaded=names,
+    )
+    three_way = [] if request.three_way is None else list(request.three_way)
+    return {"guidance": plain(asked.record()), "three_way": three_way}
+
+
+def _edited(request: Request) -> dict[str, Any]:
+    """How a picture was edited, and which."""
+    if not isinstance(request, EditRequest):
+        return {}
+    how = {key: getattr(request, key) for key in _EDITS}
+    how |= {"region": request.region, "weights": request.weights}
+    found: dict[str, Any] = {"kind": "edit", "edit": plain({k: v for k, v in how.items() if v})}
+    if request.picture is not None:
+        from t2x.generators.sources import source_digest
+
+        found["source"] = {"digest": source_digest(request.picture)}
+    return found
 
 
 def redraw_request(request: Request, shot: Shot) -> Request:
@@ -92,9 +114,3 @@ def redraw_request(request: Request, shot: Shot) -> Request:
     if isinstance(request, EditRequest):
         return replace(request, num=1, seed=shot.seed)
     return request
-
-
-def _versions() -> dict[str, str]:
-    from t2x.generators.identity import versions
-
-    return versions()

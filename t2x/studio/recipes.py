@@ -63,6 +63,7 @@ class Recipe:
         source: name and digest (``t2x.generators.sources.source_digest``) of the picture that it
             was made from.
         scores: of the picture against the user's words, by reward.
+        request: of the studio that draws this picture alone (``t2x.studio.requests``).
         versions: of the libraries that drew it.
     """
 
@@ -87,6 +88,7 @@ class Recipe:
     edit: dict[str, Any] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -150,7 +152,7 @@ def read_chunks(text: Mapping[str, str]) -> Recipe | None:
         )
     record: dict[str, Any] = {}
     for item in fields(Recipe):
-        value = text.get(item.name, "")
+        value = str(text.get(item.name, ""))  # Pillow has a class of its own
         if len(value) > MOST_TEXT:
             raise T2XError(f"the recipe is damaged: {item.name} has {len(value)} characters")
         if item.name in _WORDS:
@@ -170,15 +172,17 @@ def _json(name: str, value: str) -> Any:
         raise T2XError(f"the recipe is damaged: {name} is no valid JSON") from error
 
 
-def generator_facts(generator: Any, *, size: tuple[int, int] | None = None) -> dict[str, Any]:
+def generator_facts(
+    generator: Any, *, size: tuple[int, int] | None = None, num_frames: int | None = None
+) -> dict[str, Any]:
     """Give the fields of a recipe that a generator decides, of one that can tell."""
     inner = getattr(generator, "generator", generator)  # of one under guidance
     facts: dict[str, Any] = {"model": generator.model_id}
     if not hasattr(inner, "fingerprint"):
         return facts
-    facts["sampling"] = plain(generator.settings(size=size))
+    facts["sampling"] = plain(generator.settings(size=size, num_frames=num_frames))
     try:
-        known = inner.fingerprint(size=size)
+        known = inner.fingerprint(size=size, num_frames=num_frames)
     except T2XError as error:  # weights that are out of reach: the picture is drawn all the same
         log.info("the weights of %s have no digest: %s", generator.model_id, error)
         return facts

@@ -16,7 +16,9 @@ from PIL import Image
 from t2x import registry
 from t2x.cli import run
 from t2x.generators.diffusion import DiffusionGenerator
+from t2x.generators.sources import source_digest
 from t2x.media import load_picture, save_png
+from t2x.studio.recipes import read_chunks
 from t2x.testing import FakeReward, tiny_stable_diffusion
 
 loaded: list[dict[str, Any]] = []
@@ -62,8 +64,11 @@ def test_saves_before_and_after_with_how_it_came_about(t2x):
     after = [load_picture(row["after"]) for row in rows]
     assert after[0].shape == (1, 3, 32, 32) and not torch.equal(*after)
     text = Image.open(rows[1]["after"]).text  # type: ignore[attr-defined]
-    assert text["prompt"] == "a blue cat and a dog" and text["instruction"] == SAID[0]
-    assert text["method"] == "flowedit" and text["seed"] == "6" and text["model"] == "tiny"
+    recipe = read_chunks(text)
+    assert recipe is not None and recipe.prompt == "a blue cat and a dog"
+    assert recipe.edit["instruction"] == SAID[0] and recipe.edit["method"] == "flowedit"
+    assert (recipe.seed, recipe.model, recipe.batch) == (6, "tiny", 2)
+    assert recipe.source == {"name": "cat.png", "digest": source_digest(load_picture("cat.png"))}
     again = json.loads(t2x("edit", "cat.png", *SAID, *MODEL, "--seed", 5, "--out", "o")[1])
     assert len(list(Path("o").iterdir())) == 6
     assert (load_picture(again[0]["after"]) - after[0]).abs().max() <= 1.1 / 255

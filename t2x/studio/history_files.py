@@ -1,0 +1,282 @@
+"""The folder of a history: one PNG for each picture, in a folder for each user, and an SQLite index
+over them (WAL mode) that several processes may share.
+
+A picture's file is written before its row, and holds its recipe: an index that is lost or damaged
+is made anew from the files. No path is stored anywhere; it follows from user and id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2x.databases import switch_to_wal
+from t2x.errors import T2XError
+from t2x.files import made_folder, take_lock, write_whole
+from t2x.studio.recipes import Recipe, chunks, stored_recipe
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS pictures (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, user TEXT NOT NULL,
+    job TEXT NOT NULL, arm TEXT NOT NULL, made REAL NOT NULL, bytes INTEGER NOT NULL,
+    source TEXT NOT NULL, words TEXT NOT NULL, recipe TEXT NOT NULL,
+    scores TEXT NOT NULL DEFAULT '{}', favourite INTEGER NOT NULL DEFAULT 0,
+    deleted INTEGER NOT NULL DEFAULT 0, UNIQUE (user, id)
+);
+CREATE INDEX IF NOT EXISTS by_user ON pictures (user, number);
+CREATE INDEX IF NOT EXISTS by_job ON pictures (job, arm);
+"""
+_ID = re.compile(r"[0-9a-z]{8,32}-[a-z]{1,16}-\d{1,6}")
+_OWNER = "user.txt"
+_PATIENCE = 60  # seconds for another process
+
+__all__ = ["HistoryFiles", "checked_id", "picture_id"]
+
+
+def picture_id(job: str, arm: str, index: int) -> str:
+    """The id of a job's picture: ``Drawn.arm`` and ``Drawn.index`` of the job."""
+    return checked_id(f"{job}-{arm}-{index}")
+
+
+def checked_id(text: str) -> str:
+    """Refuse what is no id, a path for instance."""
+    if not isinstance(text, str) or not _ID.fullmatch(text):
+        raise T2XError(f"{str(text)[:40]!r} is no picture of the history; choose one that is shown")
+    return text
+
+
+def words_of(recipe: Recipe) -> str:
+    """What a search looks through."""
+    said = (recipe.prompt, recipe.text, recipe.negative, str(recipe.edit.get("instruction", "")))
+    return "\n".join(dict.fromkeys(part.casefold() for part in (*said, recipe.model) if part))
+
+
+class HistoryFiles:
+    """Opens index and folder; ``problems`` says in words what was lost, and what became of it."""
+
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home)
+        self.problems: list[str] = []
+        made_folder(self.home / "pictures")
+        with self._alone():
+            try:
+                self._prepare()
+            except sqlite3.OperationalError as error:
+                raise self._unusable(error) from error
+            except sqlite3.DatabaseError as error:
+                self._mend(error)
+            self._take_in()
+
+    # ---- paths ------------------------------------------------------------------------------
+
+    def folder(self, user: str) -> Path:
+        """The folder of a user, whatever the name is."""
+        name = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        return self.home / "pictures" / name
+
+    def path(self, user: str, id: str) -> Path:
+        """The file of a picture."""
+        return self.folder(user) / f"{checked_id(id)}.png"
+
+    def source_path(self, user: str, digest: str) -> Path:
+        """The file of a picture that was edited."""
+        if not re.fullmatch(r"[0-9a-f]{16}", digest):
+            raise T2XError(f"{digest[:40]!r} names no picture")
+        return self.folder(user) / "sources" / f"{digest}.png"
+
+    # ---- files ------------------------------------------------------------------------------
+
+    def write(
+        self,
+        path: Path,
+        picture: Image,
+        recipe: Recipe | None,
+        *,
+        user: str,
+        frames: Sequence[Image] = (),
+        fps: int = 8,
+    ) -> int:
+        """Write a whole file or none; give its bytes. A video is an animated PNG."""
+        from t2x.media import png_info
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        owner = self.folder(user) / _OWNER
+        if not owner.exists():
+            write_whole(owner, json.dumps(user))
+        more: dict[str, Any] = {}
+        if frames:
+            rest = list(frames[1:])
+            more = {"save_all": True, "append_images": rest, "duration": 1000 / max(1, fps)}
+        handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                info = png_info({} if recipe is None else chunks(recipe))
+                first = frames[0] if frames else picture
+                first.save(file, format="PNG", pnginfo=info, **more)
+            size = Path(part).stat().st_size
+            os.replace(part, path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+        return size
+
+    # ---- index ------------------------------------------------------------------------------
+
+    @contextmanager
+    def open(self) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction, which is undone if something is raised."""
+        try:
+            with self._connect() as db:
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise self._unusable(error) from error
+        except sqlite3.DatabaseError as error:
+            log.warning("the index of the history is damaged", exc_info=True)
+            with self._alone():
+                self._mend(error)
+                self._take_in()
+            said = self.problems[-1] if self.problems else "the history's index was damaged"
+            raise T2XError(f"{said}; try again") from error
+
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(self._index, timeout=_PATIENCE, isolation_level=None)
+        db.row_factory = sqlite3.Row
+        try:
+            db.execute("PRAGMA synchronous=NORMAL")
+            yield db
+        finally:
+            db.close()
+
+    @property
+    def _index(self) -> Path:
+        return self.home / "history.sqlite"
+
+    def _unusable(self, error: Exception) -> T2XError:
+        return T2XError(
+            f"cannot use the history in {str(self.home)!r}: {error}; free some space there and see "
+            "that you may write: what it holds stays"
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process opens or mends the same history meanwhile."""
+        with (self.home / "history.lock").open("a+b") as file:
+            end = time.monotonic() + _PATIENCE
+            while not take_lock(file):
+                if time.monotonic() > end:
+                    raise T2XError(f"another process holds {str(self.home)!r}; wait for it")
+                time.sleep(0.05)
+            yield
+
+    def _prepare(self) -> None:
+        with self._connect() as db:
+            switch_to_wal(db)
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            db.execute("SELECT id, favourite, deleted FROM pictures LIMIT 1")
+            said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said != "ok":
+            raise sqlite3.DatabaseError(said)
+
+    def _mend(self, error: Exception) -> None:
+        """Put a damaged index aside, unless another process has done so, and begin a new one."""
+        try:
+            self._prepare()
+            return
+        except sqlite3.DatabaseError:
+            pass
+        number = 1
+        while (aside := self._index.with_name(f"history.damaged-{number}.sqlite")).exists():
+            number += 1
+        self._index.replace(aside)
+        for ending in ("-wal", "-shm"):
+            self._index.with_name(self._index.name + ending).unlink(missing_ok=True)
+        self._prepare()
+        self.problems.append(
+            f"the history's index was damaged ({error}); its pictures were read back from their "
+            f"files, marks and scores are lost; the damaged one is {aside.name}"
+        )
+
+    def _take_in(self) -> None:
+        """Finish what a kill has interrupted: files without a row get one, rows marked as deleted
+        lose their file."""
+        with self._connect() as db:
+            for row in db.execute("SELECT user, id FROM pictures WHERE deleted").fetchall():
+                self.path(row["user"], row["id"]).unlink(missing_ok=True)
+            db.execute("DELETE FROM pictures WHERE deleted")
+            known = {self.path(row["user"], row["id"]) for row in _rows(db)}
+            lost = 0
+            for folder in (self.home / "pictures").iterdir():
+                files = [f for f in folder.glob("*.png") if f not in known]
+                if not files or (user := _owner(folder)) is None:
+                    continue
+                for file in sorted(files, key=lambda f: f.stat().st_mtime):
+                    lost += not self._take_file(db, user, file)
+        if lost:
+            self.problems.append(f"{lost} files of the history can't be read, and are left out")
+
+    def _take_file(self, db: sqlite3.Connection, user: str, file: Path) -> bool:
+        from PIL import Image
+
+        job, _, rest = file.stem.partition("-")
+        try:
+            checked_id(file.stem)
+            with Image.open(file) as image:
+                recipe = stored_recipe(image)
+            stat = file.stat()
+        except (T2XError, OSError, ValueError, SyntaxError):
+            return False
+        if recipe is not None:
+            values = row_values(recipe, id=file.stem, user=user, job=job, arm=rest.split("-")[0])
+            insert(db, values | {"made": stat.st_mtime, "bytes": stat.st_size})
+        return recipe is not None
+
+
+def _rows(db: sqlite3.Connection) -> list[sqlite3.Row]:
+    found: list[sqlite3.Row] = db.execute("SELECT user, id FROM pictures").fetchall()
+    return found
+
+
+def row_values(recipe: Recipe, *, id: str, user: str, job: str, arm: str) -> dict[str, Any]:
+    """What a row says of a picture, without time and size."""
+    return {
+        "id": id,
+        "user": user,
+        "job": job,
+        "arm": arm,
+        "source": str(recipe.source.get("digest", "")),
+        "words": words_of(recipe),
+        "recipe": json.dumps(recipe.record(), ensure_ascii=False),
+    }
+
+
+def insert(db: sqlite3.Connection, values: Mapping[str, Any]) -> None:
+    """Add a row; one that is there stays."""
+    names = ", ".join(values)
+    marks = ", ".join(f":{name}" for name in values)
+    db.execute(f"INSERT OR IGNORE INTO pictures ({names}) VALUES ({marks})", dict(values))
+
+
+def _owner(folder: Path) -> str | None:
+    """Whose folder it is."""
+    with suppress(OSError, ValueError):
+        name = json.loads((folder / _OWNER).read_text(encoding="utf-8"))
+        return name if isinstance(name, str) else None
+    return None
