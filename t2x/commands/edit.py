@@ -80,6 +80,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     Saves the picture before (as the model saw it) and after. Models that take a picture and an
     instruction themselves (Kontext, Qwen-Image-Edit) are not for this command.
     """
+    from t2x.generators.sources import source_digest
     from t2x.guidance.config import parse_rewards
     from t2x.guidance.edit_plans import (
         chosen_method,
@@ -89,7 +90,6 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         target_text,
         under_own_names,
     )
-    from t2x.generators.sources import source_digest
     from t2x.media import load_picture
 
     media = load_picture(picture)
