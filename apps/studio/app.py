@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -12,6 +12,9 @@ from t2x.files import write_whole
 
 from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
 from .desk import Desk, new_guest, user_of
+
+if TYPE_CHECKING:
+    from t2x.studio.engine import Studio
 
 TABS = {
     "create": ("Create", create_tab.tab),
@@ -22,7 +25,7 @@ TABS = {
 }
 
 
-def build(studio: Any, *, home: Path) -> gr.Blocks:
+def build(studio: Studio, *, home: Path) -> gr.Blocks:
     """Lay out the page over ``studio`` (``t2x.studio.engine.Studio``); ``home`` is its folder.
 
     Launch what comes back with ``**look()``.
@@ -30,8 +33,11 @@ def build(studio: Any, *, home: Path) -> gr.Blocks:
     with gr.Blocks(title="t2x studio", analytics_enabled=False, fill_width=True) as page:
         guest = gr.BrowserState(None, storage_key="t2x-studio-guest", secret=_page_secret(home))
         page.load(_keep_guest, guest, guest, queue=False, api_visibility="private")
-        with gr.Tabs(elem_id="tabs") as tabs:
-            desk = _desk(studio, home, guest, tabs)
+        # Whatever stands between the tabs would count as one of them.
+        tabs = gr.Tabs(elem_id="tabs", render=False)
+        desk = _desk(studio, home, guest, tabs)
+        tabs.render()
+        with tabs:
             for name, (label, tab) in TABS.items():
                 with gr.Tab(label, id=name, elem_id=f"tab-{name}"):
                     tab(desk)
@@ -70,13 +76,41 @@ def _page_secret(home: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _desk(studio: Any, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> Desk:
+def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> Desk:
     return Desk(
         studio=studio,
         home=home,
         guest=guest,
         tabs=tabs,
-        prompt=gr.Textbox(render=False, elem_id="prompt", label="Prompt"),
-        seed=gr.Number(0, render=False, elem_id="seed", label="Seed", precision=0),
-        edit_picture=gr.Image(render=False, elem_id="edit-picture", label="Picture", type="pil"),
+        prompt=gr.Textbox(
+            render=False,
+            elem_id="prompt",
+            label="What do you want to see?",
+            show_label=False,
+            placeholder="What do you want to see?",
+            lines=1,
+            max_lines=8,
+            autofocus=True,
+            container=False,
+            scale=1,
+        ),
+        seed=gr.Number(
+            0, render=False, elem_id="seed", label="Seed", precision=0, minimum=0, min_width=90
+        ),
+        edit_picture=gr.Image(
+            render=False,
+            elem_id="edit-picture",
+            label="Picture",
+            type="pil",
+            image_mode="RGB",
+            sources=["upload", "clipboard"],
+        ),
+        edit_shows=gr.Textbox(
+            render=False,
+            elem_id="edit-shows",
+            label="What the picture shows",
+            placeholder="a red cat and a dog",
+        ),
+        picked=gr.State(None),
+        picked_tools=gr.Row(render=False, elem_id="picked-tools", elem_classes="tools"),
     )

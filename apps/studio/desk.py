@@ -4,13 +4,23 @@ fill in.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import gradio as gr
+
+from t2x.studio.events import Entry, Event, Finished, Waiting
+
+if TYPE_CHECKING:
+    from t2x.studio.engine import Studio
+    from t2x.studio.requests import Request
+
+log = logging.getLogger(__name__)
 
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
 
@@ -38,22 +48,62 @@ class Desk:
 
     ``studio`` does the work; ``home`` is the folder of history, tastes and uploads. ``guest`` is
     the browser's id (an input of each handler that needs a user: ``user_of(guest, request)``).
-    ``prompt`` and ``seed`` are the Create tab's boxes, ``edit_picture`` the Edit tab's picture:
+    ``prompt`` and ``seed`` are the Create tab's boxes, ``edit_picture`` the Edit tab's picture and
+    ``edit_shows`` the words for what it shows:
     a tab hands something over by having them among its outputs, with ``open_tab(name)`` for
-    ``tabs``. They are rendered by the tab they belong to. ``shared`` is for what a tab offers to
-    those after it, by name.
+    ``tabs``. They are rendered by the tab they belong to.
+
+    ``picked`` holds the path of the picture that is selected on the Create tab, a PNG with its
+    recipe, or None; ``picked_tools`` is the row of buttons below it, to which other tabs may add
+    (``with desk.picked_tools:``). ``keepers`` are called with every finished job.
     """
 
-    studio: Any
+    studio: Studio
     home: Path
     guest: gr.BrowserState
     tabs: gr.Tabs
     prompt: gr.Textbox
     seed: gr.Number
     edit_picture: gr.Image
-    shared: dict[str, Any] = field(default_factory=dict)
+    edit_shows: gr.Textbox
+    picked: gr.State
+    picked_tools: gr.Row
+    keepers: list[Callable[[Entry], None]] = field(default_factory=list)
+    _jobs: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def open_tab(name: str) -> gr.Tabs:
         """Update for ``tabs``: "create", "edit", "ask", "history" or "batch" comes to the front."""
         return gr.Tabs(selected=name)
+
+    def run(self, request: Request, *, user: str, page: str) -> Iterator[Event]:
+        """Do a job and give its events. ``page`` names the open page (``session_hash`` of its
+        ``gr.Request``) for ``stop``; when the caller stops reading, the job is cancelled."""
+        return self.follow(self.studio.run(request, user=user), page=page)
+
+    def follow(self, events: Iterator[Event], *, page: str) -> Iterator[Event]:
+        """Give the events of a job of the studio, so that ``stop`` finds it and, when it is
+        finished, it is kept."""
+        try:
+            for event in events:
+                if isinstance(event, Waiting):
+                    self._jobs[page] = event.job
+                elif isinstance(event, Finished):
+                    self._keep(event.entry)
+                yield event
+        finally:
+            self._jobs.pop(page, None)
+            if close := getattr(events, "close", None):
+                close()
+
+    def stop(self, page: str, *, user: str) -> bool:
+        """Cancel what the page does, if it does something."""
+        job = self._jobs.get(page)
+        return job is not None and self.studio.cancel(job, user=user)
+
+    def _keep(self, entry: Entry) -> None:
+        for keep in self.keepers:
+            try:
+                keep(entry)
+            except Exception:  # the pictures are there: a full disk may not take them along
+                log.exception("a finished job could not be kept")

@@ -1,4 +1,4 @@
-"""The tab "edit"."""
+"""The tab "Edit"."""
 
 from __future__ import annotations
 
@@ -7,3 +7,5 @@ from .desk import Desk
 
 def tab(desk: Desk) -> None:
     """Lay the tab out and wire it."""
+    desk.edit_picture.render()
+    desk.edit_shows.render()
