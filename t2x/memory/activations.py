@@ -11,18 +11,26 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._pytree import tree_map
 
 from t2x.generators.calls import default_arguments
 from t2x.generators.loading import quiet
-from t2x.memory.counting import Live, is_tensor, shadow
+from t2x.memory.counting import Live, RealIntegers, is_tensor, shadow
+from t2x.memory.weights import module_bytes
 
-__all__ = ["PHASES", "pipeline_activations", "without_data"]
+__all__ = ["PHASES", "phases_of_part", "pipeline_activations", "without_data"]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +39,20 @@ STEPS = 4  # enough for the memory of solvers and for both experts of a pair
 MEDIA_COPIES = 3  # beside what was decoded: the output, the batch, and one while it is rounded
 DENSE = 2**26  # bytes; an output that is larger takes none here
 _DENOISERS = ("unet", "transformer", "prior", "decoder")
+
+
+def converted(module: torch.nn.Module, number: torch.dtype, fake: FakeTensorMode) -> None:
+    """Give weights without data the number format ``number``, in place."""
+    with fake:
+        for part in module.modules():
+            tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+            for held in tables:
+                for name, value in held.items():
+                    if value is None or not value.is_floating_point() or value.dtype == number:
+                        continue
+                    new = torch.empty(value.shape, dtype=number)
+                    is_weight = isinstance(value, torch.nn.Parameter)
+                    held[name] = torch.nn.Parameter(new, False) if is_weight else new
 
 
 class _Done(Exception):
@@ -43,6 +65,7 @@ def pipeline_activations(
     *,
     fake: FakeTensorMode | None = None,
     media_there: bool = True,
+    prepared: Callable[[Any], AbstractContextManager[None]] | None = None,
 ) -> tuple[dict[str, int | None], tuple[int, int] | None]:
     """Give the most bytes beside weights in each phase of a call, and (height, width) of what it
     draws. Phases: "encode" (a source picture), "text", "denoise" and "decode"; one that there is
@@ -53,6 +76,8 @@ def pipeline_activations(
         arguments: of its call: prompts, size, frames, guidance. At most ``STEPS`` steps are run.
         fake: the mode in which the pipeline's weights were made, if they have no data.
         media_there: whether finished media lie in the same memory, as on a CPU.
+        prepared: makes of the pipeline that is run what the call is made in, as one that encodes
+            long prompts in several windows.
 
     None, from where the run ended, is what could not be counted: networks that look at their data.
     """
@@ -66,7 +91,8 @@ def pipeline_activations(
     if "output_type" in default_arguments(type(pipeline)):
         call["output_type"] = "pt"
     try:
-        with quiet(), torch.no_grad(), counted.outside:
+        as_prepared = nullcontext() if prepared is None else prepared(twin)
+        with quiet(), torch.no_grad(), counted.outside, as_prepared:
             twin(**call)
     except _Done:
         pass
@@ -79,6 +105,15 @@ def pipeline_activations(
     counted.enter(counted.phase)
     found = {name: counted.peaks[name] for name in PHASES if name in counted.peaks}
     return {**found}, counted.drawn
+
+
+def phases_of_part(name: str) -> dict[str, str]:
+    """Give the phase of each method of a pipeline's part that counts, by the part's name."""
+    if name.startswith(("vae", "vq")):
+        return {"encode": "encode", "decode": "decode"}
+    if name.startswith(_DENOISERS):
+        return {"forward": "denoise"}
+    return {"forward": "encode" if "image" in name else "text"}
 
 
 def without_data(module: torch.nn.Module, fake: FakeTensorMode) -> torch.nn.Module:
@@ -94,6 +129,17 @@ def without_data(module: torch.nn.Module, fake: FakeTensorMode) -> torch.nn.Modu
     return twin
 
 
+def _without_full_mask(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without a mask of padding that masks nothing: transformers looks at its data
+    and then makes no square one, which it can't tell of a mask without data."""
+    mask = kwargs.get("attention_mask")
+    if not isinstance(mask, Tensor) or isinstance(mask, FakeTensor):
+        return kwargs
+    if mask.ndim == 2 and bool(mask.all()):
+        return {**kwargs, "attention_mask": None}
+    return kwargs
+
+
 class _Counted:
     """The run's state: which phase it is in, and the most bytes of each."""
 
@@ -105,6 +151,7 @@ class _Counted:
         self._finishing = False
         self.drawn: tuple[int, int] | None = None
         self._known: dict[str, tuple[int, int, Any]] = {}
+        self._kept: list[Tensor] = []  # what stands for weights that grow
 
     def enter(self, phase: str) -> None:
         """What was held since the last change counts to the phase that ends."""
@@ -122,7 +169,9 @@ class _Counted:
         twin = copy.copy(pipeline)
         for name, part in pipeline.components.items():
             if isinstance(part, torch.nn.Module):
-                vars(twin)[name] = self._listening(name, without_data(part, self.fake))
+                own = without_data(part, self.fake)
+                self._convertible(own)
+                vars(twin)[name] = self._listening(name, own)
             elif name == "scheduler":
                 vars(twin)[name] = copy.deepcopy(part)
         if getattr(pipeline, "safety_checker", None) is not None:
@@ -137,23 +186,38 @@ class _Counted:
         return twin
 
     def _listening(self, name: str, module: Any) -> Any:
-        if name.startswith(("vae", "vq")):
-            methods = {"encode": "encode", "decode": "decode"}
-        elif name.startswith(_DENOISERS):
-            methods = {"forward": "denoise"}
-        else:
-            methods = {"forward": "encode" if "image" in name else "text"}
-        for method, phase in methods.items():
-            run = self._counted(f"{name}.{method}", getattr(module, method), phase)
+        for method, phase in phases_of_part(name).items():
+            run = self._counted(f"{name}.{method}", module, method, phase)
             vars(module)[method] = run
         return module
 
-    def _counted(self, name: str, method: Callable[..., Any], phase: str) -> Callable[..., Any]:
+    def _convertible(self, part: torch.nn.Module) -> None:
+        """Let a pipeline change the number format of a part or of layers in it, as those do whose
+        decoder overflows in float16; what the weights grow by counts from then on."""
+        whole = module_bytes(part)
+        grown = torch.zeros(())
+
+        def to(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+            number = torch._C._nn._parse_to(*args, **kwargs)[1]
+            if number is not None:
+                converted(module, number, self.fake)
+                more = max(module_bytes(part) - whole, 0)
+                self.outside.add(grown.untyped_storage(), more)
+            return module
+
+        self._kept.append(grown)
+        for module in part.modules():
+            vars(module)["to"] = partial(to, module)
+
+    def _counted(self, name: str, module: Any, method_name: str, phase: str) -> Callable[..., Any]:
+        method = getattr(module, method_name)
+
         def run(*args: Any, **kwargs: Any) -> Any:
             if phase != self.phase:
                 self.enter(phase)
+            kwargs = _without_full_mask(kwargs)
             given = tree_map(lambda v: (v.shape, v.dtype) if is_tensor(v) else v, (args, kwargs))
-            key = f"{name} {given}"
+            key = f"{name} {module.dtype} {given}"
             if key not in self._known:
                 self._known[key] = self._run(method, args, kwargs)
             peak, held, found = self._known[key]
@@ -185,18 +249,29 @@ class _Counted:
 
     def _run(self, method: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int, Any]:
         """Most bytes at any moment, bytes that are left at the end, and the output."""
-        with self.fake:
-            given, named = tree_map(self._fake, (args, kwargs))
-            with Live(fake=True, mode=self.fake) as live:
-                found = method(*given, **named)
-                held = live.now
+        given, named = tree_map(self._fake, (args, kwargs))
+        try:
+            with self.fake:
+                return self._count(method, given, named)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            whole = tree_map(lambda v: self._fake(v, whole_numbers=False), (args, kwargs))
+            with RealIntegers(self.fake):
+                return self._count(method, *whole)
+
+    def _count(self, method: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int, Any]:
+        with Live(fake=True, mode=self.fake) as live:
+            found = method(*args, **kwargs)
+            held = live.now
         return live.peak, held, found
 
-    def _fake(self, value: Any) -> Any:
+    def _fake(self, value: Any, whole_numbers: bool = True) -> Any:
         if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
             return value
+        if not whole_numbers and not value.is_floating_point():
+            return value
         if value.untyped_storage().nbytes() < value.numel() * value.element_size():
-            return torch.empty(value.shape, dtype=value.dtype)
+            with self.fake:
+                return torch.empty(value.shape, dtype=value.dtype)
         return self.fake.from_tensor(value.detach())
 
     def _real(self, found: Any, held: int) -> Any:

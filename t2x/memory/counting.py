@@ -10,13 +10,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 __all__ = [
     "Footprint",
     "Live",
+    "RealIntegers",
     "count_graph",
     "footprint",
     "is_tensor",
@@ -79,6 +85,43 @@ class Live(TorchDispatchMode):
     def size(self, storage: Any) -> int:
         """What a storage counts; 0 if it is none that operations made."""
         return self._sizes.get(id(storage), 0)
+
+
+class RealIntegers(TorchDispatchMode):
+    """Computes whole numbers and truth values for real while all else is of ``fake``: for networks
+    that look at positions and sizes of pictures among their tokens."""
+
+    def __init__(self, fake: FakeTensorMode) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._fake = fake
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        leaves = [t for t in tree_leaves((args, kwargs)) if is_tensor(t)]
+        if any(isinstance(t, FakeTensor) for t in leaves):
+            with self._fake:
+                return func(*tree_map(_placed, args), **kwargs)
+        if not any(t.is_floating_point() for t in leaves):
+            try:
+                with self._fake:
+                    found = func(*args, **kwargs)
+            except (DataDependentOutputException, DynamicOutputShapeException):
+                return func(*args, **kwargs)
+            made = [t for t in tree_leaves(found) if is_tensor(t)]
+            return found if any(t.is_floating_point() for t in made) else func(*args, **kwargs)
+        with self._fake:
+            return func(*args, **kwargs)
+
+
+def _placed(value: Any) -> Any:
+    """Places of what a mask chooses, whose number a mask without data would not tell."""
+    if isinstance(value, list) and any(is_tensor(t) and t.dtype == torch.bool for t in value):
+        found: list[Any] = []
+        for item in value:
+            is_mask = is_tensor(item) and item.dtype == torch.bool
+            found += item.nonzero(as_tuple=True) if is_mask else [item]
+        return found
+    return value
 
 
 def is_tensor(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from t2x.memory import skeletons
 from t2x.memory.activations import pipeline_activations
 from t2x.memory.machine import release_memory
 from t2x.memory.models import reward_activations, reward_weights, writing_bytes
+from t2x.memory.placements import largest_layer, peaks_by_placement, quantised_bytes
 from t2x.memory.plan import PhasePlan
 from t2x.memory.weights import module_bytes, weight_bytes
 
@@ -30,7 +32,6 @@ log = logging.getLogger(__name__)
 
 PROMPT = " ".join(["a small red cat sits to the left of a large blue dog in a sunny garden"] * 3)
 PROMPT_TOKENS, NEW_TOKENS = 256, 256  # where a rewriter's own are unknown
-_SCALES = 1.03  # quantised weights with their scales
 _SWITCHES = ("vae_tiling", "vae_slicing")
 
 
@@ -46,16 +47,21 @@ def generate_plan(
     num_frames: int | None = None,
     batch: int = 1,
     sampling: Mapping[str, Any] | None = None,
+    source_size: tuple[int, int] | None = None,
+    prompt: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> PhasePlan:
-    """Plan the phase that draws; ``sampling`` as in ``plan_run``. What it does not say is as the
-    generator would be sampled: by its folder, its preset, or what is presumed of it."""
-    given = dict(sampling or {})
+    """Plan the phase that draws; ``sampling``, ``source_size`` and ``prompt`` as in ``plan_run``.
+    What they do not say is as the generator would be sampled: by its folder, its preset, or what is
+    presumed of it. ``options`` are those of ``load_generator`` that change what is loaded: preset,
+    config, loras, embeddings, and parts from other files."""
+    given, loading = dict(sampling or {}), dict(options or {})
     placement = Placement.taken_from({k: given.pop(k) for k in _SWITCHES if k in given})
     name = _name(source)
     notes: list[str] = []
     pipe, fake = None, None
     try:
-        pipe, fake, defaults = _pipeline(source, device, dtype, given)
+        pipe, fake, defaults = _pipeline(source, device, dtype, given, loading)
     except T2XError:
         raise
     except Exception as error:  # offline, gated, a class that data must be had for, ...
@@ -67,8 +73,14 @@ def generate_plan(
             tuple(notes),
         )  # fmt: skip
     placement.apply(pipe, None)
-    call = _call(defaults, pipe, size=size, num_frames=num_frames, batch=batch)
-    acts, drawn = pipeline_activations(pipe, call, fake=fake, media_there=device.type == "cpu")
+    call = _call(
+        defaults, pipe, size=size, num_frames=num_frames, batch=batch, source_size=source_size,
+        prompt=prompt or PROMPT,
+    )  # fmt: skip
+    acts, drawn = pipeline_activations(
+        pipe, call, fake=fake, media_there=device.type == "cpu",
+        prepared=lambda twin: _as_written(twin, defaults.sampling, call),
+    )  # fmt: skip
     if defaults.preset is None:
         notes += [f"presumed: {text}" for text in defaults.assumptions]
     notes += [f"{step}: could not be counted" for step, size_ in acts.items() if size_ is None]
@@ -76,25 +88,32 @@ def generate_plan(
     shown = {k: v for k, v in call.items() if isinstance(v, (int, float)) and v is not None}
     if drawn is not None:
         shown |= dict(zip(("height", "width"), drawn, strict=True))
+    added = _added_bytes(loading, notes)
     return PhasePlan(
         "generate",
         name,
-        {k: module_bytes(v) for k, v in parts.items()},
+        {**{k: module_bytes(v) for k, v in parts.items()}, **added},
         acts,
-        _placements(parts, acts),
-        {**shown, "batch": batch, "dtype": _dtype_of(parts)},
+        peaks_by_placement(parts, acts, beside=sum(added.values())),
+        {**shown, "batch": len(call["prompt"]), "dtype": _dtype_of(parts)},
         tuple(notes),
     )
 
 
 def _pipeline(
-    source: Any, device: torch.device, dtype: str | torch.dtype | None, given: Mapping[str, Any]
+    source: Any,
+    device: torch.device,
+    dtype: str | torch.dtype | None,
+    given: Mapping[str, Any],
+    loading: Mapping[str, Any],
 ) -> tuple[Any, Any, SamplingDefaults]:
     """The pipeline, the mode of its weights if they have no data, and what it is sampled with."""
     from t2x.generators.defaults import chosen_preset, is_recorded, sampling_defaults
     from t2x.generators.folders import folder_settings
     from t2x.generators.published import number_formats
+    from t2x.generators.single_file import config_source, origin_of
     from t2x.registry import generator_source
+    from t2x.weight_files import names_file
 
     if not isinstance(source, (str, Path)):
         if hasattr(source, "defaults"):
@@ -103,20 +122,51 @@ def _pipeline(
         pipe = getattr(source, "pipeline", source)
         if not hasattr(pipe, "components"):
             raise ValueError(f"{type(source).__name__} does not tell its parts")
-        known = chosen_preset(pipe, None)
+        known = chosen_preset(pipe, loading.get("preset"))
         found = sampling_defaults(pipe, preset=known, given=given, recorded=True, say=False)
         return pipe, None, found
     place = generator_source(source)
     if place is None:
         raise ValueError("a plug-in tells its size only once it is loaded")
-    preset = chosen_preset(source, None)
+    preset = chosen_preset(origin_of(source, loading), loading.get("preset"))
+    if names_file(place):
+        place = config_source(place, loading.get("config"))
     pipe, fake = skeletons.pipeline(place, dtype=number_formats(preset, dtype, device))
-    own = folder_settings(place) if Path(place).is_dir() else {}
+    own = folder_settings(source) if Path(source).is_dir() else {}
+    if not own and Path(place).is_dir() and not names_file(source):
+        own = folder_settings(place)
     found = sampling_defaults(
         pipe, preset=preset, given={**own, **given}, name=str(source),
         recorded=is_recorded(source), say=False,
     )  # fmt: skip
     return pipe, fake, found
+
+
+def _as_written(
+    pipe: Any, sampling: Mapping[str, Any], call: Mapping[str, Any]
+) -> AbstractContextManager[None]:
+    """What the generator does to a call: texts beyond one window are encoded in several."""
+    from t2x.generators.adapters import Adapters
+    from t2x.generators.prompt_syntax import PromptSyntax
+
+    negatives = call.get("negative_prompt") or []
+    reader = PromptSyntax(
+        pipe, sampling=sampling, adapters=Adapters(pipe), negative=bool(negatives), syntax="auto"
+    )
+    return reader.acting(call["prompt"], negatives)
+
+
+def _added_bytes(loading: Mapping[str, Any], notes: list[str]) -> dict[str, int]:
+    """Bytes of LoRAs, by the files that lie here; of others a note says that they are unknown."""
+    sizes = {}
+    for source in loading.get("loras") or {}:
+        path = Path(source).expanduser()
+        files = [path] if path.is_file() else list(path.glob("*.safetensors"))
+        if not files:
+            notes.append(f"the LoRA {source} comes on top; its size is not known before it is here")
+            continue
+        sizes[f"LoRA {path.name}"] = max(file.stat().st_size for file in files)
+    return sizes
 
 
 def _call(
@@ -126,97 +176,32 @@ def _call(
     size: tuple[int, int] | None,
     num_frames: int | None,
     batch: int,
+    source_size: tuple[int, int] | None = None,
+    prompt: str = PROMPT,
 ) -> dict[str, Any]:
-    """Arguments of the call that the generator would make."""
+    """Arguments of the call that the generator would make, of fewer samples than ``batch`` where
+    its class takes one source at a time."""
     from PIL import Image
 
     from t2x.generators.calls import call_arguments, checked_sampling, with_size
     from t2x.generators.diffusion import own_noise
-    from t2x.generators.sources import needs_source, source_arguments
+    from t2x.generators.sources import needs_source, rows_of_call, source_arguments, takes_source
 
     arguments = call_arguments(pipe)
+    if source_size is not None and not takes_source(arguments):
+        raise T2XError(f"{type(pipe).__name__} takes no source picture; leave its size out")
     chosen = checked_sampling(defaults.sampling, arguments, pipeline=type(pipe).__name__)
     call = with_size(chosen, arguments, size=size, num_frames=num_frames)
-    call |= {"prompt": [PROMPT] * batch, "generator": own_noise(range(batch))}
-    if needs_source(type(pipe), arguments):
-        height, width = size or (call.get("height") or 512, call.get("width") or 512)
+    if source_size is not None or needs_source(type(pipe), arguments):
+        height, width = source_size or size or (call.get("height") or 512, call.get("width") or 512)
         pictures = [Image.new("RGB", (width, height), "grey")] * batch
-        call |= source_arguments(pipe, call, arguments, pictures)
+        batch = len(rows_of_call(type(pipe), list(range(batch)), pictures))
+        call |= source_arguments(pipe, call, arguments, pictures[:batch])
+    call |= {"prompt": [prompt] * batch, "generator": own_noise(range(batch))}
     scale = call.get("true_cfg_scale", arguments.get("true_cfg_scale"))
     if (scale or 1) > 1 and "negative_prompt" in arguments:
         call["negative_prompt"] = [defaults.negative] * batch
     return call
-
-
-def _placements(
-    parts: Mapping[str, torch.nn.Module], acts: Mapping[str, int | None]
-) -> dict[str, int | None]:
-    """Peaks by placement."""
-    whole = {name: module_bytes(part) for name, part in parts.items()}
-    leaves = {name: _largest_leaf(part) for name, part in parts.items()}
-    small: dict[str, dict[str, int]] = {"": whole}
-    for bits, width in BITS.items():
-        small[bits] = {name: _quantised(name, part, width) for name, part in parts.items()}
-    found: dict[str, int | None] = {}
-    most = None if None in acts.values() else max((a or 0 for a in acts.values()), default=0)
-    for bits, sizes in small.items():
-        extra = _dequantised(parts) if bits else 0
-        name = bits or "resident"
-        found[name] = None if most is None else sum(sizes.values()) + most + extra
-        offloaded = "model offload" + (f", {bits}" if bits else "")
-        found[offloaded] = _by_step(sizes, acts, extra)
-    found["sequential offload"] = _by_step(leaves, acts, 0)
-    return found
-
-
-def _by_step(sizes: Mapping[str, int], acts: Mapping[str, int | None], extra: int) -> int | None:
-    """The fullest step with only the largest of its parts there."""
-    totals = []
-    for step, act in acts.items():
-        if act is None:
-            return None
-        own = [size for name, size in sizes.items() if step in _steps_of(name)]
-        totals.append(act + max(own, default=0) + extra)
-    return max(totals, default=None)
-
-
-def _steps_of(part: str) -> tuple[str, ...]:
-    if part.startswith(("vae", "vq")):
-        return ("encode", "decode")
-    if part.startswith(("unet", "transformer", "prior", "decoder")):
-        return ("denoise",)
-    return ("encode",) if "image" in part else ("text",)
-
-
-def _largest_leaf(module: torch.nn.Module) -> int:
-    own = (
-        sum(t.numel() * t.element_size() for t in (*part._parameters.values(),) if t is not None)
-        for part in module.modules()
-    )
-    return max(own, default=0)
-
-
-def _linear(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Weights that quantising shortens: of linear layers, but not the one that gives the logits,
-    which transformers keeps whole (``get_keys_to_not_convert``) and often ties to the embedding."""
-    find = getattr(module, "get_output_embeddings", None)
-    head = find() if find is not None else None
-    return [m.weight for m in module.modules() if isinstance(m, torch.nn.Linear) and m is not head]
-
-
-def _quantised(name: str, module: torch.nn.Module, bits: float) -> int:
-    whole = module_bytes(module)
-    if name not in (*DENOISER_PARTS, *TEXT_PARTS):
-        return whole
-    dense = sum(w.numel() * w.element_size() for w in _linear(module))
-    numbers = sum(w.numel() for w in _linear(module))
-    return min(whole, whole - dense + int(numbers * bits / 8 * _SCALES))
-
-
-def _dequantised(parts: Mapping[str, torch.nn.Module]) -> int:
-    """The largest layer in full, which is there while it acts."""
-    sizes = (w.numel() * w.element_size() for part in parts.values() for w in _linear(part))
-    return max(sizes, default=0)
 
 
 def _dtype_of(parts: Mapping[str, torch.nn.Module]) -> str:
@@ -277,9 +262,9 @@ def rewrite_plan(
         )  # fmt: skip
     weights = module_bytes(model)
     peaks = {"resident": weights + found["read"]}
-    layer = _dequantised({"model": model})
+    layer = largest_layer({"model": model})
     for bits, width in BITS.items():
-        peaks[bits] = _quantised(TEXT_PARTS[0], model, width) + found["read"] + layer
+        peaks[bits] = quantised_bytes(TEXT_PARTS[0], model, width) + found["read"] + layer
     shown = {"batch": batch, "prompt_tokens": prompt, "new_tokens": new}
     shown |= {"cache": found["cache"], "logits": found["logits"]}
     return PhasePlan("rewrite", name, {"model": weights}, {"write": found["read"]}, peaks, shown)

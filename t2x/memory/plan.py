@@ -224,6 +224,7 @@ def plan_run(
     num_frames: int | None = None,
     batch: int = 1,
     sampling: Mapping[str, Any] | None = None,
+    **drawing: Any,
 ) -> RunPlan:
     """Plan a run: the bytes of each phase, whether they fit, and what to change.
 
@@ -240,6 +241,10 @@ def plan_run(
         batch: rows at a time in each phase.
         sampling: further arguments of the generator's call; ``vae_tiling`` and ``vae_slicing``
             decode in tiles or slices.
+        drawing: ``source_size``, (height, width) of pictures to start from, for what can do
+            without, too (else ``size`` where the generator needs one); ``prompt``, if it is longer
+            than some 50 tokens, as Stable Diffusion and SDXL read it in several windows;
+            ``options`` of loading the generator: preset, config of a single file, loras.
 
     Raises UnknownNameError for a name that is nothing, T2XError for a folder that is no checkpoint,
     for what is no device, size or number format, and for a device that is not here without a limit.
@@ -254,7 +259,7 @@ def plan_run(
     if generator is not None:
         phase = generate_plan(
             generator, device=where, dtype=dtype, size=size, num_frames=num_frames, batch=batch,
-            sampling=sampling or {},
+            sampling=sampling or {}, **drawing,
         )  # fmt: skip
         phases.append(phase)
         pixels = phase.settings.get("height"), phase.settings.get("width")
