@@ -9,6 +9,9 @@ models.py    generator, rewriter and rewards: loaded when needed, swapped, freed
 drawing.py   one picture at a time, stopped between two steps of the denoiser
 scoring.py   rewards of the pictures of a job; what fails is NaN with a reason
 comparing.py, guiding.py, editing.py  the kinds of jobs
+recipes.py, other_tools.py, redrawing.py  what a picture's file says, and drawing it again
+history.py   what was drawn, for each user, in one folder
+uploads.py   pictures and files of prompts from strangers
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ from t2x.studio.work import ModelMissingError, Stopped, Work
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
 
-__all__ = ["KEEP", "Studio", "Watcher", "default_home"]
+__all__ = ["JOBS", "KEEP", "Studio", "Watcher", "default_home"]
 
 log = logging.getLogger(__name__)
 
 KEEP: Any = "keep"
 Watcher: TypeAlias = "Callable[[str, str, Request, Event], None]"
 """Hears the job's id, its user, what was asked and the event."""
-_JOBS: dict[str, str] = {
+JOBS: dict[str, str] = {
     "compare": "t2x.studio.comparing:compare",
     "best_of": "t2x.studio.comparing:best_of",
     "guide": "t2x.studio.guiding:guide",
@@ -225,7 +225,7 @@ class Studio:
             if answer is not None:
                 work.tell(Answer(answer))
             return answer
-        return import_attr(_JOBS[request.kind])(work, request)
+        return import_attr(JOBS[request.kind])(work, request)
 
     def _failed(self, error: Exception) -> Failed:
         from t2x.memory.machine import is_out_of_memory, release_memory

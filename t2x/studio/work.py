@@ -78,6 +78,19 @@ class Work:
         self.told.add(event)
         self._tell(event)
 
+    def aside(self, hear: Callable[[Drawn], None]) -> Work:
+        """The same job, whose pictures ``hear`` gets; of the rest progress alone is told."""
+
+        def tell(event: Event) -> None:
+            if isinstance(event, Drawn):
+                hear(event)
+            elif isinstance(event, Progress):
+                self.tell(event)
+
+        other = Work(self.models, user=self.user, tell=tell, stop=self._stop)
+        other.told.seconds = self.told.seconds
+        return other
+
     def note(self, text: str) -> None:
         """Keep a warning for the user, once."""
         if text not in self.told.notes:
