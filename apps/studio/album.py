@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL.PngImagePlugin import PngInfo
-
+from t2x.media import png_info
 from t2x.plain import plain
 from t2x.studio.events import Drawn, GuidanceStep, Scored
+from t2x.studio.recipes import Recipe, chunks
 from t2x.types import Rewrite
 
 from .bars import ARMS, number
@@ -64,7 +64,7 @@ class Album:
         path = self.folder / f"{name}.{'webp' if drawn.frames else 'png'}"
         facts = plain(drawn.recipe)
         written = json.dumps(facts, ensure_ascii=False, indent=1)
-        _save(drawn, path, written)
+        _save(drawn, path)
         recipe = self.folder / f"{name}.json"
         recipe.write_text(written, encoding="utf-8", errors="replace")
         text = str(facts.get("text", ""))
@@ -134,12 +134,11 @@ def best_first(values: Sequence[float]) -> list[int]:
     return sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), -values[i], i))
 
 
-def _save(drawn: Drawn, path: Path, recipe: str) -> None:
+def _save(drawn: Drawn, path: Path) -> None:
     if drawn.frames:
         first, *others = drawn.frames
         pace: dict[str, Any] = {"duration": round(1000 / max(1, drawn.fps)), "loop": 0}
         first.save(path, save_all=True, append_images=others, lossless=True, **pace)
         return
-    chunks = PngInfo()
-    chunks.add_itxt("recipe", recipe.encode("utf-8", "replace").decode("utf-8"))
-    drawn.picture.save(path, pnginfo=chunks)
+    text = chunks(Recipe.from_record(drawn.recipe))
+    drawn.picture.save(path, pnginfo=png_info(text))

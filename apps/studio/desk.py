@@ -4,23 +4,20 @@ fill in.
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gradio as gr
 
-from t2x.studio.events import Entry, Event, Finished, Waiting
+from t2x.studio.events import Event, Waiting
 
 if TYPE_CHECKING:
     from t2x.studio.engine import Studio
     from t2x.studio.requests import Request
-
-log = logging.getLogger(__name__)
 
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
 
@@ -55,7 +52,7 @@ class Desk:
 
     ``picked`` holds the path of the picture that is selected on the Create tab, a PNG with its
     recipe, or None; ``picked_tools`` is the row of buttons below it, to which other tabs may add
-    (``with desk.picked_tools:``). ``keepers`` are called with every finished job.
+    (``with desk.picked_tools:``).
     """
 
     studio: Studio
@@ -68,7 +65,6 @@ class Desk:
     edit_shows: gr.Textbox
     picked: gr.State
     picked_tools: gr.Row
-    keepers: list[Callable[[Entry], None]] = field(default_factory=list)
     _jobs: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -82,14 +78,11 @@ class Desk:
         return self.follow(self.studio.run(request, user=user), page=page)
 
     def follow(self, events: Iterator[Event], *, page: str) -> Iterator[Event]:
-        """Give the events of a job of the studio, so that ``stop`` finds it and, when it is
-        finished, it is kept."""
+        """Give the events of a job of the studio, so that ``stop`` finds it."""
         try:
             for event in events:
                 if isinstance(event, Waiting):
                     self._jobs[page] = event.job
-                elif isinstance(event, Finished):
-                    self._keep(event.entry)
                 yield event
         finally:
             self._jobs.pop(page, None)
@@ -100,10 +93,3 @@ class Desk:
         """Cancel what the page does, if it does something."""
         job = self._jobs.get(page)
         return job is not None and self.studio.cancel(job, user=user)
-
-    def _keep(self, entry: Entry) -> None:
-        for keep in self.keepers:
-            try:
-                keep(entry)
-            except Exception:  # the pictures are there: a full disk may not take them along
-                log.exception("a finished job could not be kept")

@@ -10,7 +10,7 @@ import gradio as gr
 
 from t2x.guidance.recipe import MODES
 
-from .settings_panel import reward_choices
+from .settings_panel import optional_number, reward_choices, typed
 
 __all__ = ["GuidancePanel", "guidance_panel"]
 
@@ -34,7 +34,7 @@ class GuidancePanel:
     names: list[gr.Dropdown]
     amounts: list[gr.Slider]
     mode: gr.Radio
-    budget: gr.Number
+    budget: gr.Textbox
 
     @property
     def inputs(self) -> set[Any]:
@@ -50,8 +50,8 @@ class GuidancePanel:
         return found
 
     def asked(self, given: Mapping[Any, Any]) -> dict[str, Any]:
-        """The fields of a ``GuideRequest`` that this panel decides."""
-        budget = given[self.budget]
+        """The fields of a ``GuideRequest`` that this panel decides. Raises T2XError."""
+        budget = typed(given[self.budget], "budget")
         return {
             "weights": self.weights(given),
             "mode": given[self.mode],
@@ -94,14 +94,11 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
                 elem_id="steer-mode",
                 scale=4,
             )
-            budget = gr.Number(
-                None,
-                label="Budget",
-                info="denoiser evaluations",
+            budget = optional_number(
+                "Budget",
+                "steer-budget",
                 placeholder="mode's own",
-                precision=0,
-                minimum=1,
-                elem_id="steer-budget",
+                info="denoiser evaluations",
                 min_width=150,
             )
         mode.change(

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
 from t2x.reward_facts import FACTS
 from t2x.studio.events import Event, Failed, Loaded
@@ -17,8 +18,16 @@ from t2x.studio.state import ModelState, StudioState
 from .desk import Desk, user_of
 from .live import note_line, status_line
 
-__all__ = ["SettingsPanel", "reward_choices", "settings_panel"]
+__all__ = [
+    "SettingsPanel",
+    "optional_number",
+    "reward_choices",
+    "settings_panel",
+    "typed",
+    "wire_settings",
+]
 
+OWN = "model's own"
 _NO_NEGATIVE = "This model takes none"
 
 
@@ -31,11 +40,11 @@ class SettingsPanel:
     load: gr.Button
     rewards: gr.Dropdown
     num: gr.Slider
-    height: gr.Number
-    width: gr.Number
-    steps: gr.Number
-    scale: gr.Number
-    frames: gr.Number
+    height: gr.Textbox
+    width: gr.Textbox
+    steps: gr.Textbox
+    scale: gr.Textbox
+    frames: gr.Textbox
     negative: gr.Textbox
     state: gr.HTML
 
@@ -46,17 +55,17 @@ class SettingsPanel:
         return drawing | {self.num, self.negative, self.rewards}
 
     def sampling(self, given: Mapping[Any, Any]) -> Sampling:
-        """How pictures are drawn; an empty box leaves it to the model, and so does one side of two.
-
-        Values are checked where the request is.
+        """How pictures are drawn; an empty box leaves it to the model. Raises T2XError for what is
+        no number, and for one side without the other.
         """
-        height, width = _count(given[self.height]), _count(given[self.width])
-        scale = given[self.scale]
+        height, width = typed(given[self.height], "height"), typed(given[self.width], "width")
+        if (height is None) != (width is None):
+            raise T2XError("a size has a height and a width; give both, or none")
         return Sampling(
-            size=None if height is None or width is None else (height, width),
-            steps=_count(given[self.steps]),
-            guidance_scale=None if scale is None else float(scale),
-            num_frames=_count(given[self.frames]),
+            size=None if height is None or width is None else (int(height), int(width)),
+            steps=_whole(typed(given[self.steps], "steps")),
+            guidance_scale=typed(given[self.scale], "guidance scale", whole=False),
+            num_frames=_whole(typed(given[self.frames], "frames")),
         )
 
 
@@ -81,13 +90,11 @@ def settings_panel(desk: Desk) -> SettingsPanel:
         with gr.Row(elem_classes="fields"):
             num = gr.Slider(1, 16, 4, step=1, label="Pictures", elem_id="num", min_width=150)
             desk.seed.render()
-            steps = _number("Steps", "steps")
-            scale = _number("Guidance scale", "scale", precision=None)
-            height = _number("Height", "height")
-            width = _number("Width", "width")
-            frames = gr.Number(
-                None, label="Frames", elem_id="frames", precision=0, min_width=90, visible=False
-            )
+            steps = optional_number("Steps", "steps")
+            scale = optional_number("Guidance scale", "scale")
+            height = optional_number("Height", "height")
+            width = optional_number("Width", "width")
+            frames = optional_number("Frames", "frames", visible=False)
         negative = gr.Textbox(
             label="Must not show", elem_id="negative", placeholder="a dog", max_lines=3
         )
@@ -170,12 +177,12 @@ def shown_state(state: StudioState) -> list[Any]:
 
     def hint(name: str) -> Any:
         value = settings.get(name)
-        return gr.Number(placeholder="model's own" if value is None else f"{value:g}")
+        return gr.Textbox(placeholder=OWN if value is None else f"{value:g}")
 
     return [
         state_html(state),
         gr.Textbox(interactive=takes, placeholder="a dog" if takes else _NO_NEGATIVE),
-        gr.Number(visible=video),
+        gr.Textbox(visible=video),
         hint("num_inference_steps"),
         hint("guidance_scale"),
         hint("height"),
@@ -234,9 +241,23 @@ def _model(name: str, label: str, state: ModelState, known: Any) -> gr.Dropdown:
     )
 
 
-def _number(label: str, name: str, *, precision: int | None = 0) -> gr.Number:
-    return gr.Number(None, label=label, elem_id=name, precision=precision, minimum=0, min_width=90)
+def optional_number(label: str, name: str, **more: Any) -> gr.Textbox:
+    """A box for a number that may stay empty (``gr.Number`` turns an empty one into 0)."""
+    given = {"placeholder": OWN, "min_width": 90, **more}
+    return gr.Textbox(label=label, elem_id=name, max_lines=1, **given)
 
 
-def _count(value: float | None) -> int | None:
+def typed(text: str | None, name: str, *, whole: bool = True) -> float | None:
+    """The number in a box; None of an empty one. Raises T2XError for anything else."""
+    said = (text or "").strip()
+    if not said:
+        return None
+    try:
+        return int(said) if whole else float(said)
+    except ValueError:
+        kind = "a whole number" if whole else "a number"
+        raise T2XError(f"{name} is {said[:20]!r}; give {kind}, or leave it empty") from None
+
+
+def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
