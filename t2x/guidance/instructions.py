@@ -23,7 +23,7 @@ _JOINS = (
     r"(?:and|with|plus|next to|beside|behind|in front of|near|above|below|under|over|on|in|holding"
     r"|wearing|to the (?:left|right) of|(?:left|right) of|on top of)"
 )
-_HELP = "or give the words of the edited picture (--target-prompt)"
+_HELP = "or give the words of the edited picture (target prompt)"
 
 
 def instruction_to_target(source: str, instruction: str) -> str:
@@ -78,7 +78,7 @@ def _without(source: str, intent: Intent) -> str:
     if not source:
         raise T2XError(
             f"what stays when {intent.target or 'it'} is removed, nobody says; tell what the "
-            f"picture shows (--source-prompt), {_HELP}"
+            f"picture shows (source prompt), {_HELP}"
         )
     start, end, _ = _place(source, intent.target)
     before, after = source[:start], source[end:]
@@ -119,7 +119,7 @@ def _place(source: str, target: str) -> tuple[int, int, Phrase]:
                 return found.start(), found.end(), phrase
     raise T2XError(
         f"{source!r} tells of no {target.strip() or 'such thing'!r}; tell all that the picture "
-        f"shows (--source-prompt), {_HELP}"
+        f"shows (source prompt), {_HELP}"
     )
 
 

@@ -125,13 +125,14 @@ def _check_sampling(sampling: Sampling, limits: Limits) -> None:
 def _check_guidance(request: GuideRequest, known: set[str]) -> None:
     from t2x.guidance.recipe import make_recipe
 
-    make_recipe(
-        request.weights,
-        mode=request.mode,
-        budget=request.budget,
-        options=request.options,
-        loaded=[*request.weights] if known & set(request.weights) else (),
-    )
+    if request.weights or request.three_way is None:
+        make_recipe(
+            request.weights,
+            mode=request.mode,
+            budget=request.budget,
+            options=request.options,
+            loaded=[*request.weights] if known & set(request.weights) else (),
+        )
     for weight in request.three_way or ():
         _check_number("a weight of three_way", weight, 0, 1000)
     if request.three_way is None:

@@ -59,6 +59,9 @@ def _steered(request: Request, shot: Shot) -> dict[str, Any]:
     """What guidance was asked for, as ``t2x generate`` writes it."""
     if not isinstance(request, GuideRequest) or shot.arm != "guided":
         return {}
+    three_way = [] if request.three_way is None else list(request.three_way)
+    if not request.weights:
+        return {"three_way": three_way}
     from t2x.guidance.recipe import make_recipe
 
     names = tuple(request.weights)
@@ -69,7 +72,6 @@ def _steered(request: Request, shot: Shot) -> dict[str, Any]:
         options=request.options,
         loaded=names,
     )
-    three_way = [] if request.three_way is None else list(request.three_way)
     return {"guidance": plain(asked.record()), "three_way": three_way}
 
 

@@ -98,7 +98,7 @@ def test_resizes_and_passes_sampling_on(t2x):
         (("none.png", *SAID), "none.png"),
         (("text.txt", *SAID), "text.txt"),
         (("cat.png",), "say what to change"),
-        (("cat.png", "remove the cat"), "--source-prompt"),
+        (("cat.png", "remove the cat"), "source prompt"),
         (("cat.png", "make the bus blue", "--source-prompt", "a cat"), "tells of no"),
         (("cat.png", *SAID, "--method", "ddim"), "allowed: flowedit"),
         (("cat.png", "add a dog", "--method", "flowedit"), "source prompt"),

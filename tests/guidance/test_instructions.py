@@ -43,8 +43,8 @@ def test_targets(source, instruction, target):
     [
         (SOURCE, "remove the elephant", "tells of no"),
         (SOURCE, "make the bus blue", "tells of no"),
-        ("", "remove the cat", "source-prompt"),
-        ("", "make it a watercolor", "source-prompt"),
+        ("", "remove the cat", "source prompt"),
+        ("", "make it a watercolor", "source prompt"),
         ("a red cat", "remove the cat", "nothing is left"),
     ],
 )
