@@ -98,7 +98,7 @@ def _styled(source: str, intent: Intent) -> str:
     if not source:
         raise T2XError(
             f"a style needs something to be drawn in it; tell what the picture shows "
-            f"(--source-prompt), {_HELP}"
+            f"(source prompt), {_HELP}"
         )
     result = intent.result.strip()
     told = result if re.search(r"\b(?:in|style|at|by|with)\b", result) else f"{result} style"
