@@ -104,6 +104,7 @@ def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> 
             type="pil",
             image_mode="RGB",
             sources=["upload", "clipboard"],
+            height=300,
         ),
         edit_shows=gr.Textbox(
             render=False,

@@ -11,6 +11,7 @@ from t2x.studio.events import Scored
 
 __all__ = ["ARMS", "bars_html", "number"]
 
+_NOTHING = 5e-4  # of a value, what the eye would not see in a bar
 ARMS = {
     "original": "Your words",
     "rewritten": "Rewrite",
@@ -21,16 +22,18 @@ ARMS = {
 }
 
 
-def bars_html(scores: Sequence[Scored]) -> str:
+def bars_html(scores: Sequence[Scored], *, against: str = "your own words") -> str:
     """One block for each reward: its name and what it measures, and the mean of each arm as a bar
     with its number; what is not measured says why. The longest bar is the largest value that the
-    reward can have, or of these where it has no bound."""
+    reward can have, or of these where it has no bound. ``against``: the words that it was asked.
+    """
     if not scores:
         return ""
     blocks = "".join(_block(score) for score in scores)
     return (
         '<section class="t2x-bars" aria-label="Rewards"><h3>Rewards '
-        f'<small>against your own words, mean over pictures</small></h3><div class="grid">{blocks}'
+        f"<small>against {escaped(against)}, mean over pictures</small></h3>"
+        f'<div class="grid">{blocks}'
         "</div></section>"
     )
 
@@ -75,8 +78,10 @@ def _change(means: Mapping[str, float]) -> str:
     if len(means) != 2 or any(math.isnan(mean) for mean in means.values()):
         return ""
     first, second = means.values()
-    kind = "up" if second > first else "down" if second < first else "same"
-    return f' <span class="change {kind}">{second - first:+.2g}</span>'
+    gain = second - first
+    if abs(gain) < _NOTHING * max(abs(first), abs(second), 1.0):
+        return ' <span class="change same">±0</span>'
+    return f' <span class="change {"up" if gain > 0 else "down"}">{gain:+.2g}</span>'
 
 
 def _share(mean: float, means: Sequence[float], bounds: tuple[float, float]) -> float:

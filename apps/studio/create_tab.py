@@ -152,7 +152,8 @@ def _request(page: _Page, desk: Desk, given: Mapping[Any, Any], own: str | None)
         steering = page.guidance.asked(given)
         if not steering["weights"]:
             raise T2XError("nothing steers: choose a reward and give it a weight")
-        return GuideRequest(**asked, **steering)
+        names = dict.fromkeys([*asked.pop("rewards"), *steering["weights"]])
+        return GuideRequest(**asked, **steering, rewards=tuple(names))
     return BestOfRequest(**asked) if mode == "best_of" else CompareRequest(**asked)
 
 

@@ -22,7 +22,7 @@ from .words import marked
 __all__ = ["decided_html", "tab"]
 
 METHODS = {
-    "chosen for you": None,
+    "chosen for you": "",
     "FlowEdit: follow the difference of the words": "flowedit",
     "SDEdit: draw again from part of the way": "sdedit",
     "RewardFlow: rewards steer": "rewardflow",
@@ -103,7 +103,7 @@ def _layout_options(parts: dict[str, Any]) -> None:
         )
         with gr.Row(elem_classes="fields"):
             parts["method"] = gr.Dropdown(
-                list(METHODS.items()), value=None, label="Method", elem_id="edit-method"
+                list(METHODS.items()), value="", label="Method", elem_id="edit-method"
             )
             parts["num"] = gr.Slider(1, 8, 1, step=1, label="Edits", elem_id="edit-num")
             parts["seed"] = gr.Number(
@@ -124,8 +124,8 @@ def _layout_options(parts: dict[str, Any]) -> None:
             )
         with gr.Row(elem_classes="fields"):
             parts["reward"] = gr.Dropdown(
-                [("none", None), *reward_choices(["vqa", "clip"])],
-                value=None,
+                [("none", ""), *reward_choices(["vqa", "clip"])],
+                value="",
                 label="Reward that steers",
                 elem_id="edit-reward",
             )
@@ -139,7 +139,7 @@ def _request(page: _Page, desk: Desk, given: Mapping[Any, Any]) -> EditRequest:
         instruction=given[page.instruction] or "",
         source_prompt=given[page.shows] or "",
         target_prompt=given[page.target] or "",
-        method=given[page.method],
+        method=given[page.method] or None,
         weights={steers: float(given[page.weight])} if steers else {},
         strength=None if given[page.own_strength] else float(given[page.strength]),
         num=int(given[page.num]),

@@ -14,7 +14,7 @@ from .settings_panel import optional_number, reward_choices, typed
 
 __all__ = ["GuidancePanel", "guidance_panel"]
 
-_START = (("questions", 1.0), ("clip", 0.3), (None, 0.3))
+_START = (("questions", 1.0), ("clip", 0.3), ("", 0.3))
 _TITLES = {
     "E": "Decoder",
     "J": "Decoder and denoiser",
@@ -69,7 +69,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
                     choices = reward_choices([n for n, _ in _START if n])
                     names.append(
                         gr.Dropdown(
-                            [("none", None), *choices],
+                            [("none", ""), *choices],
                             value=name,
                             label=f"Reward {number}",
                             elem_id=f"steer-reward-{number}",
@@ -92,6 +92,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
                 label="How",
                 info=_help("J"),
                 elem_id="steer-mode",
+                elem_classes="pills",
                 scale=4,
             )
             budget = optional_number(

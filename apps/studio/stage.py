@@ -167,7 +167,9 @@ class Show:
             return self._stepped(event)
         if isinstance(event, Scored):
             self.album.scores.append(event)
-            return {self.stage.bars: gr.HTML(bars_html(self.album.scores), visible=True)}
+            against = "what it shall show" if self.sides == SIDES["edit"] else "your own words"
+            bars = bars_html(self.album.scores, against=against)
+            return {self.stage.bars: gr.HTML(bars, visible=True)}
         if isinstance(event, Finished):
             return self._finished(event)
         if isinstance(event, Progress) and not self.pace.due():

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from t2x.studio import Studio
+
 pytestmark = pytest.mark.extra("app")
 USER = "guest-" + "0f" * 16
 
@@ -17,7 +19,8 @@ USER = "guest-" + "0f" * 16
 def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from t2x.apps.studio.app import build
 
-    return build(SimpleNamespace(), home=tmp_path_factory.mktemp("home"))
+    home = tmp_path_factory.mktemp("home")
+    return build(Studio(home=home), home=home)
 
 
 def test_the_page_has_every_tab_once(page: Any) -> None:
@@ -53,6 +56,6 @@ def test_the_browser_s_id_outlives_a_restart(tmp_path: Path) -> None:
 
     secrets = []
     for _ in range(2):
-        build(SimpleNamespace(), home=tmp_path)
+        build(Studio(home=tmp_path), home=tmp_path)
         secrets.append((tmp_path / "page-secret").read_text(encoding="utf-8"))
     assert secrets[0] == secrets[1] and len(secrets[0]) == 64
