@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import MissingDependencyError, T2XError, UnknownNameError
 
 if TYPE_CHECKING:
+    from t2x.asking.elicitation import Elicitation
+    from t2x.asking.simulated import SimulatedUser
     from t2x.config import load_config
     from t2x.evaluation.demo import run_demo
     from t2x.generators.diffusion import DiffusionGenerator
@@ -48,6 +50,7 @@ __all__ = [
     "Context",
     "DiffusionGenerator",
     "EditConfig",
+    "Elicitation",
     "Generator",
     "Guarded",
     "GuidanceConfig",
@@ -61,6 +64,7 @@ __all__ = [
     "Rewrite",
     "Rewriter",
     "SearchRewriter",
+    "SimulatedUser",
     "Store",
     "T2XError",
     "UnknownNameError",
@@ -87,6 +91,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "t2x.asking.elicitation": ("Elicitation",),
+    "t2x.asking.simulated": ("SimulatedUser",),
     "t2x.config": ("load_config",),
     "t2x.evaluation.demo": ("run_demo",),
     "t2x.generators.diffusion": ("DiffusionGenerator",),

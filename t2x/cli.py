@@ -17,6 +17,7 @@ import typer
 
 from t2x import __version__
 from t2x.commands.app import app_command
+from t2x.commands.ask import ask
 from t2x.commands.bench import bench
 from t2x.commands.benchmark import benchmark
 from t2x.commands.claims import claims
@@ -56,6 +57,7 @@ app.command()(generate)
 app.command()(edit)
 app.command()(score)
 app.command()(search)
+app.command()(ask)
 app.command()(serve)
 app.command()(benchmark)
 app.command()(train)

@@ -14,6 +14,7 @@ from t2x.commands.console import (
     split_names,
     split_weights,
 )
+from t2x.commands.evaluate_ask import ask
 from t2x.errors import T2XError
 
 __all__ = ["evaluate", "print_arms"]
@@ -23,6 +24,7 @@ _COSTS = ("seconds", "tokens_written", "tokens_read")
 _LABELS, _COLUMN = 18, 12  # characters of the measures, and of an arm, with what is between them
 
 evaluate = typer.Typer(no_args_is_help=True, help="Compare rewriters and trained runs.")
+evaluate.command("ask")(ask)
 
 
 @evaluate.command("world")
