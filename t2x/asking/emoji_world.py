@@ -26,8 +26,8 @@ __all__ = ["FAMILIES", "EmojiWorld", "scene_values"]
 
 FAMILIES = ("kind", "colour", "place", "count", "more")
 _ALIKE = "alike"  # the question that says which reading is meant
-_POOL = 4000  # scenes of the prior
-_MOST_INTENTS = 512
+_POOL = 2000  # scenes of the prior
+_MOST_INTENTS = 256
 _MORE = {"0": "nothing else", "1": "one more kind of thing", "2": "two more kinds of things"}
 _WHERE = {"left of": "to the left", "right of": "to the right", "above": "above", "below": "below"}
 _ORDINALS = ("first", "second", "third", "fourth")
@@ -228,13 +228,17 @@ class _Allowed:
         n = len(shape.groups)
         if n < self.stated or not self._may("more", str(n - self.stated)):
             return None
-        order = rng.sample(range(n), n)
+        order = list(range(n))
+        if n > 1:
+            rng.shuffle(order)
         values: dict[str, str | None] = {"more": str(n - self.stated)}
         used: set[str] = set()
-        for at, i in enumerate(order):
-            group = shape.groups[i]
+        groups = [shape.groups[i] for i in order]
+        if not all(self._suits(at, group) for at, group in enumerate(groups)):
+            return None
+        for at, group in enumerate(groups):
             kinds = [k for k in self._kinds[at] if k not in used]
-            if not kinds or not self._suits(at, group):
+            if not kinds:
                 return None
             kind = rng.choice(kinds)
             used.add(kind)

@@ -133,15 +133,16 @@ def split(kinds: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
 
 
 @lru_cache(maxsize=1)
-def category_words() -> dict[str, tuple[frozenset[str], bool]]:
-    """Words for several classes at once: which, and whether the word is a plural."""
+def category_words() -> dict[str, tuple[frozenset[str], str]]:
+    """Words for several classes at once: which, and whether the word means "one", "many", or "any"
+    number, as "food" does."""
     by_name = {node.name: node for node in _all(ROOT) if node.children}
-    words = {name: node for name, node in by_name.items()}
-    words |= {word: by_name[name] for word, name in _MORE_WORDS.items()}
-    found: dict[str, tuple[frozenset[str], bool]] = {}
+    words = by_name | {word: by_name[name] for word, name in _MORE_WORDS.items()}
+    found: dict[str, tuple[frozenset[str], str]] = {}
     for word, node in words.items():
-        found[_PLURALS.get(word, plural(word))] = (node.kinds, True)
-        found[word] = (node.kinds, False)  # "fruit" alone is one
+        several = _PLURALS.get(word, plural(word))
+        found[several] = (node.kinds, "many")
+        found[word] = (node.kinds, "any" if several == word else "one")
     return found
 
 

@@ -13,7 +13,7 @@ from t2x.rewriters.domain import domain_named
 from t2x.world import lexicon
 from t2x.world.captions import plural
 from t2x.world.rules import parse
-from t2x.world.scene import CLASSES, MAX_OBJECTS, Scene
+from t2x.world.scene import CLASSES, MAX_OBJECTS, Group, Scene
 
 __all__ = ["ANYTHING", "Reading", "Thing", "read_prompt"]
 
@@ -56,13 +56,22 @@ def read_prompt(text: str) -> tuple[Reading, ...]:
     room = MAX_OBJECTS - (len(scene.groups) - 1)
     things = []
     for group in scene.groups:
-        several = group.count == 1 and f" {plural(group.cls)} " in words != f" {group.cls} "
-        several = several and plural(group.cls) != group.cls
-        counts = frozenset(range(2, room + 1)) if several else frozenset((group.count,))
         kinds = stands_for.get(group.cls, frozenset((group.cls,)))
-        things.append(Thing(kinds, counts or frozenset((1,)), group.color))
+        things.append(Thing(kinds, _counts(group, words, room), group.color))
     whole = Reading(tuple(things), scene.relation)
     return (whole, *_apart(whole, scene))
+
+
+def _counts(group: Group, words: str, room: int) -> frozenset[int]:
+    """Counts that the words allow: of "cats" two or more, of "sheep" any."""
+    if group.count > 1:
+        return frozenset((group.count,))
+    one = re.search(rf" (?:an?|one|1) (?:\w+ )?{group.cls} ", words)
+    if one is None and plural(group.cls) == group.cls:
+        return frozenset(range(1, room + 1))
+    if f" {plural(group.cls)} " in words and one is None:
+        return frozenset(range(2, room + 1)) or frozenset((1,))
+    return frozenset((1,))
 
 
 def _apart(reading: Reading, scene: Scene) -> Iterator[Reading]:
@@ -78,19 +87,23 @@ def _apart(reading: Reading, scene: Scene) -> Iterator[Reading]:
 
 
 def _placeholders(text: str) -> tuple[str, dict[str, frozenset[str]]]:
-    """Put a class that is not named in the place of each word for several."""
+    """Put a class that is not named in the place of each word for several; one that has no plural,
+    "sheep", for a word that has none, "food"."""
     things = domain_named("emoji").things
     named = set(things(domain_named("emoji").canonical(text))) if text.strip() else set()
-    free = iter([c for c in CLASSES if c not in named and plural(c) != c])
+    left = [c for c in CLASSES if c not in named]
+    free = {bare: iter([c for c in left if (plural(c) == c) == bare]) for bare in (False, True)}
     stands_for: dict[str, frozenset[str]] = {}
 
     def put(match: re.Match[str]) -> str:
         word = match.group()
-        if word not in category_words() or (name := next(free, None)) is None:
+        if word not in category_words():
             return word
-        kinds, many = category_words()[word]
+        kinds, number = category_words()[word]
+        if (name := next(free[number == "any"], None)) is None:
+            return word
         stands_for[name] = kinds
-        return plural(name) if many else name
+        return plural(name) if number == "many" else name
 
     return _either().sub(put, text), stands_for
 
