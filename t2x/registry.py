@@ -156,6 +156,8 @@ SOURCES = {
 APPS = {
     "serve": "t2x.apps.rewrite_server:serve",
     "studio": "t2x.apps.studio.serving:open_studio",
+    "studio-bench": "t2x.apps.studio.bench:bench_studio",
+    "studio-screenshots": "t2x.apps.studio.screenshots:take",
 }
 TABLES = {
     "rewriters": REWRITERS,

@@ -384,3 +384,24 @@ def _measure_guidance(
             pipe, rewards, prompts[:1], call=call, repeats=1, scored=False, **settings
         )
     return found
+
+
+@bench.command("app")
+def studio(
+    generator: Annotated[str, typer.Option(help="What draws.")] = "emoji-flow",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Time the studio from the command `t2x app` to the first picture on its page, in a Chromium of
+    this machine (T2X_BROWSER, or the one on the path), or of its API where there is none.
+
+    `keystroke_ms` is from a key to the frame that shows it, while pictures are made.
+    """
+    from t2x.registry import load_app
+
+    found = load_app("studio-bench")("--generator", generator)
+    if as_json:
+        print_json(found)
+        return
+    keys = found.pop("keystroke_ms") or {}
+    rows = [*found.items(), *((f"keystroke_ms, {name}", value) for name, value in keys.items())]
+    print_table("the studio", ("", "value"), rows)
