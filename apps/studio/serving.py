@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import secrets
+import signal
 import socket
 import threading
 import webbrowser
@@ -178,7 +179,13 @@ def serve(
         timeout_graceful_shutdown=0,
     )  # fmt: skip
     server = _Server(config, ready, close)
-    server.run(sockets=[address.listener])
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        server.run(sockets=[address.listener])
+    except KeyboardInterrupt:  # uvicorn has ended, and raises the signal again
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return server.closed
 
 

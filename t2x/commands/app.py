@@ -96,7 +96,9 @@ def app_command(  # noqa: PLR0913 - a command has a parameter for each of its op
         )  # fmt: skip
         served = {"users": users, "mcp": mcp, "max_upload": max_upload << 20}
         _tell_who_comes_in(address, users, share)
-        _serve(studio, address, served, share=share, open_page=open_page)
+        stopped = _serve(studio, address, served, share=share, open_page=open_page)
+    if not stopped:  # a job that can't be stopped within moments does not hold the process
+        os._exit(0)
 
 
 def read_users(given: Sequence[str]) -> dict[str, str]:
@@ -191,16 +193,12 @@ def _tell_who_comes_in(address: Address, users: dict[str, str], share: bool) -> 
 
 def _serve(
     studio: Studio, address: Address, served: dict[str, Any], *, share: bool, open_page: bool
-) -> None:
-    """Serve until Ctrl-C. Where a job can't be stopped within moments, the process ends over it."""
+) -> bool:
+    """Serve until Ctrl-C; whether all jobs have ended."""
     from t2x.registry import load_app
 
-    try:
-        stopped = load_app("studio")(
-            studio, address, served=served, share=share, open_page=open_page,
-            say=lambda what, url: note(f"{what}: {url}"),
-        )  # fmt: skip
-    except KeyboardInterrupt:
-        stopped = True
-    if not stopped:
-        os._exit(0)
+    stopped = load_app("studio")(
+        studio, address, served=served, share=share, open_page=open_page,
+        say=lambda what, url: note(f"{what}: {url}"),
+    )  # fmt: skip
+    return bool(stopped)
