@@ -12,6 +12,7 @@ from t2x.files import write_whole
 
 from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
 from .desk import Desk, new_guest, user_of
+from .endpoints import add_endpoints
 
 if TYPE_CHECKING:
     from t2x.studio.engine import Studio
@@ -36,6 +37,7 @@ def build(studio: Studio, *, home: Path) -> gr.Blocks:
         # Whatever stands between the tabs would count as one of them.
         tabs = gr.Tabs(elem_id="tabs", render=False)
         desk = _desk(studio, home, guest, tabs)
+        add_endpoints(desk)  # first: names of endpoints are theirs
         tabs.render()
         with tabs:
             for name, (label, tab) in TABS.items():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import gradio as gr
+from PIL.Image import Image  # gradio reads the types of endpoints
 
 from t2x.errors import T2XError
 from t2x.plain import plain
@@ -29,8 +30,6 @@ from .album import Album
 from .desk import Desk
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from t2x.studio.work import Work
 
 __all__ = ["add_endpoints"]
@@ -47,13 +46,13 @@ def add_endpoints(desk: Desk) -> None:
         num = gr.Number(1, precision=0, label="num")
         rewards, negative = gr.Textbox("", label="rewards"), gr.Textbox("", label="negative")
         rewrite = gr.Checkbox(True, label="rewrite")
-        steps = gr.Number(None, precision=0, label="steps")
-        budget = gr.Number(None, precision=0, label="budget")
+        steps = gr.Number(0, precision=0, label="steps")
+        budget = gr.Number(0, precision=0, label="budget")
         size, mode = gr.Textbox("", label="size"), gr.Textbox("J", label="mode")
         weights = gr.JSON(WEIGHTS, label="weights")
         picture = gr.Image(label="picture", type="pil", image_mode="RGB")
         instruction, shows = gr.Textbox(label="instruction"), gr.Textbox("", label="shows")
-        strength = gr.Number(None, label="strength")
+        strength = gr.Number(0, label="strength")
         answers = gr.JSON([], label="answers")
         drawn = [
             gr.Image(label="picture", type="filepath", format="png"),
@@ -136,7 +135,7 @@ class _Calls:
         seed: int,
         negative: str,
         size: str,
-        steps: int | None,
+        steps: int,
         request: gr.Request,
     ) -> Iterator[Pictures]:
         """Draw pictures of a prompt, which is rewritten first unless that is switched off.
@@ -148,12 +147,12 @@ class _Calls:
             seed: of the first picture; the next ones have the numbers after it
             negative: what must not be shown
             size: height and width in pixels, like 512x768; empty for the model's own
-            steps: of the denoiser; empty for the model's own
+            steps: of the denoiser; 0 for the model's own
 
         Returns:
             the first picture, all pictures as PNG files with their recipes, and the rewrite
         """
-        sampling = Sampling(_size(size), None if steps is None else int(steps))
+        sampling = Sampling(_size(size), int(steps) or None)
         asked = BestOfRequest(
             _words(prompt), num=int(num), seed=int(seed), rewrite=bool(rewrite),
             negative=negative or "", sampling=sampling, rewards=(),
@@ -204,7 +203,7 @@ class _Calls:
         prompt: str,
         weights: Any,
         mode: str,
-        budget: int | None,
+        budget: int,
         rewrite: bool,
         num: int,
         seed: int,
@@ -216,7 +215,7 @@ class _Calls:
             prompt: what the picture should show
             weights: of the rewards that steer, by name, like {"questions": 1, "clip": 0.3}
             mode: E (through the decoder), J (through the denoiser too), particles, search, noise
-            budget: evaluations of the denoiser for each picture; empty for the mode's own
+            budget: evaluations of the denoiser for each picture; 0 for the mode's own
             rewrite: whether the prompt is rewritten for the model first
             num: how many pictures
             seed: of the first picture
@@ -228,7 +227,7 @@ class _Calls:
             _refuse('weights are numbers by name, like {"questions": 1, "clip": 0.3}')
         asked = GuideRequest(
             _words(prompt), weights=dict(weights), mode=mode, rewrite=bool(rewrite),
-            budget=None if budget is None else int(budget), num=int(num), seed=int(seed),
+            budget=int(budget) or None, num=int(num), seed=int(seed),
         )  # fmt: skip
         yield from self._drawn(asked, request, first="guided")
 
@@ -237,7 +236,7 @@ class _Calls:
         picture: Image | None,
         instruction: str,
         shows: str,
-        strength: float | None,
+        strength: float,
         seed: int,
         request: gr.Request,
     ) -> Iterator[Pictures]:
@@ -247,14 +246,14 @@ class _Calls:
             picture: the picture to change
             instruction: what to change, like: make the cat blue
             shows: what the picture shows now, which some methods need
-            strength: from 0 (as it is) to 1 (drawn anew); empty for the method's own
+            strength: up to 1 (drawn anew); 0 for the method's own
             seed: whole number
 
         Returns:
             the changed picture, what the model saw and the changed one, and their scores
         """
         asked = EditRequest(
-            picture, instruction or "", source_prompt=shows or "", strength=strength,
+            picture, instruction or "", source_prompt=shows or "", strength=strength or None,
             seed=int(seed),
         )  # fmt: skip
         yield from self._drawn(asked, request, first="edited")
