@@ -288,9 +288,7 @@ class _Calls:
             for s in entry.scores
         }
 
-    def ask(
-        self, prompt: str, answers: Any, seed: int, request: gr.Request
-    ) -> Iterator[Pictures]:
+    def ask(self, prompt: str, answers: Any, seed: int, request: gr.Request) -> Iterator[Pictures]:
         """Ask the next short question that finds out what the user means, with pictures to choose
         from. Call it again with the answers so far; the result holds the prompt that they make.
 

@@ -91,11 +91,11 @@ def open_studio(
     share: bool = False,
     open_page: bool = False,
     say: Callable[[str, str], None] = lambda what, url: None,
-) -> bool:
+) -> None:
     """Serve a studio until the process is told to stop, and close it; what ``t2x app`` does.
 
     ``served`` are arguments of ``Serving``. ``say`` hears what is served ("studio", "tools (MCP)",
-    "public link") and where. Gives whether all jobs have ended.
+    "public link") and where.
     """
     settings = Serving(**served)
     app = make_app(
@@ -112,7 +112,7 @@ def open_studio(
         if open_page:
             webbrowser.open(address.url)
 
-    return serve(app, address, ready=ready, close=studio.close)
+    serve(app, address, ready=ready, close=studio.close)
 
 
 def _share(address: Address, say: Callable[[str, str], None]) -> None:
@@ -167,12 +167,12 @@ def serve(
     *,
     ready: Callable[[], None] | None = None,
     close: Callable[[], None] | None = None,
-) -> bool:
+) -> None:
     """Serve until the process is told to stop (SIGINT, SIGTERM), then end at once: pages that are
     open are not waited for.
 
     ``ready`` is called once requests are taken; ``close`` at the end, and is waited for one second
-    at most. Gives whether it was done by then.
+    at most.
     """
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", server_header=False, ws="none",
@@ -186,7 +186,6 @@ def serve(
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
-    return server.closed
 
 
 class _Server(uvicorn.Server):
@@ -198,7 +197,6 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._ready, self._close = ready, close
-        self.closed = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -211,7 +209,6 @@ class _Server(uvicorn.Server):
             thread = threading.Thread(target=self._close, daemon=True)
             thread.start()
             thread.join(_CLOSING)
-            self.closed = not thread.is_alive()
         # A page holds its stream of events open for ever, and that it is cut off is no news.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)

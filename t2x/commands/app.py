@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -96,9 +97,11 @@ def app_command(  # noqa: PLR0913 - a command has a parameter for each of its op
         )  # fmt: skip
         served = {"users": users, "mcp": mcp, "max_upload": max_upload << 20}
         _tell_who_comes_in(address, users, share)
-        stopped = _serve(studio, address, served, share=share, open_page=open_page)
-    if not stopped:  # a job that can't be stopped within moments does not hold the process
-        os._exit(0)
+        _serve(studio, address, served, share=share, open_page=open_page)
+    # All is on the disk. To free models and join the threads of libraries takes seconds, and for
+    # ever where a job can't be stopped.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def read_users(given: Sequence[str]) -> dict[str, str]:
@@ -193,12 +196,11 @@ def _tell_who_comes_in(address: Address, users: dict[str, str], share: bool) -> 
 
 def _serve(
     studio: Studio, address: Address, served: dict[str, Any], *, share: bool, open_page: bool
-) -> bool:
-    """Serve until Ctrl-C; whether all jobs have ended."""
+) -> None:
+    """Serve until Ctrl-C."""
     from t2x.registry import load_app
 
-    stopped = load_app("studio")(
+    load_app("studio")(
         studio, address, served=served, share=share, open_page=open_page,
         say=lambda what, url: note(f"{what}: {url}"),
     )  # fmt: skip
-    return bool(stopped)
