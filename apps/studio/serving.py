@@ -176,7 +176,6 @@ def serve(
     """
     config = uvicorn.Config(
         app, access_log=False, log_level="warning", server_header=False, ws="none",
-        timeout_graceful_shutdown=0,
     )  # fmt: skip
     server = _Server(config, ready, close)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -210,6 +209,7 @@ class _Server(uvicorn.Server):
             thread.start()
             thread.join(_CLOSING)
         # A page holds its stream of events open for ever, and that it is cut off is no news.
+        self.force_exit = True
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         await super().shutdown(sockets)
 
