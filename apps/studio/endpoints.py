@@ -300,7 +300,9 @@ class _Calls:
         Returns:
             the first picture, one picture for each option, and question, options and prompt
         """
-        from t2x.asking import Elicitation
+        from t2x.registry import import_attr
+
+        Elicitation = import_attr("t2x.asking:Elicitation")
 
         words = _words(prompt)
         if not (isinstance(answers, list) and all(isinstance(a, str | int) for a in answers)):
@@ -360,12 +362,15 @@ class _Calls:
 
 def _asked(question: Any, made: str) -> Iterator[Pictures]:
     """A question with a picture for each option; without one the prompt is all there is to say."""
+    from t2x.media import to_pil
+
     album = Album()
     record: dict[str, Any] = {"prompt": made, "question": None, "options": []}
     try:
         if question is not None:
-            record |= {"question": question.text, "options": list(question.answers)}
-            for index, picture in enumerate(question.pictures or ()):
+            record |= {"question": question.text, "options": list(question.feature.answers)}
+            pictures = [] if question.pictures is None else to_pil(question.pictures)
+            for index, picture in enumerate(pictures):
                 album.add(Drawn("option", index, 0, picture, {"prompt": made}))
         paths = [picture.path for picture in album.placed("option")]
         yield next(iter(paths), None), paths, record
