@@ -165,7 +165,10 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     pixels = None if size is None else parse_size(size)
     placed = placement_options(offload, quantize, vae_tiling)
     if memory_limit is not None:
-        sampled = {"num_inference_steps": steps, "guidance_scale": guidance}
+        sampled: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
+        sampled |= {"guidance": recipe, "prompt": max(prompts, key=len), **additions}
+        if picture is not None:
+            sampled["source_size"] = tuple(picture.shape[-2:])
         placed["batch_size"] = batch_under(
             memory_limit, (rewriter, model), num * len(prompts), pixels, {**placed, **sampled}
         )

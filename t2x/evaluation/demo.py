@@ -113,7 +113,7 @@ def run_demo(
             generator=generator,
             rewards=rewards,
             pictures=2 * num,
-            options=options,
+            options={**(options or {}), "prompt": text},
         )
     rewrite = rewrite_phase(rewriter, generator, text, seed=seed, steps=steps)
     seeds = tuple(range(seed, seed + num))

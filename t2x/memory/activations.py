@@ -27,7 +27,14 @@ from torch.utils._pytree import tree_map
 
 from t2x.generators.calls import default_arguments
 from t2x.generators.loading import quiet
-from t2x.memory.counting import Live, RealIntegers, is_tensor, shadow
+from t2x.memory.counting import (
+    Footprint,
+    Live,
+    RealIntegers,
+    count_graph,
+    is_tensor,
+    shadow,
+)
 from t2x.memory.weights import module_bytes
 
 __all__ = ["PHASES", "phases_of_part", "pipeline_activations", "without_data"]
@@ -66,6 +73,7 @@ def pipeline_activations(
     fake: FakeTensorMode | None = None,
     media_there: bool = True,
     prepared: Callable[[Any], AbstractContextManager[None]] | None = None,
+    graphs: dict[str, Footprint | None] | None = None,
 ) -> tuple[dict[str, int | None], tuple[int, int] | None]:
     """Give the most bytes beside weights in each phase of a call, and (height, width) of what it
     draws. Phases: "encode" (a source picture), "text", "denoise" and "decode"; one that there is
@@ -78,11 +86,13 @@ def pipeline_activations(
         media_there: whether finished media lie in the same memory, as on a CPU.
         prepared: makes of the pipeline that is run what the call is made in, as one that encodes
             long prompts in several windows.
+        graphs: phases whose graph of gradients is to be counted, too, which is written there; None
+            where it can't be.
 
     None, from where the run ended, is what could not be counted: networks that look at their data.
     """
     mode = fake or FakeTensorMode(allow_non_fake_inputs=True)
-    counted = _Counted(mode, MEDIA_COPIES if media_there else 0)
+    counted = _Counted(mode, MEDIA_COPIES if media_there else 0, graphs)
     twin = counted.twin(pipeline)
     steps = arguments.get("num_inference_steps")
     call = dict(arguments)
@@ -143,7 +153,14 @@ def _without_full_mask(kwargs: dict[str, Any]) -> dict[str, Any]:
 class _Counted:
     """The run's state: which phase it is in, and the most bytes of each."""
 
-    def __init__(self, fake: FakeTensorMode, media_copies: int = 0) -> None:
+    def __init__(
+        self,
+        fake: FakeTensorMode,
+        media_copies: int = 0,
+        graphs: dict[str, Footprint | None] | None = None,
+    ) -> None:
+        self._graphs = {} if graphs is None else graphs
+        self._to_count = set(self._graphs)
         self.fake, self.media_copies = fake, media_copies
         self.outside = Live(fake=False)
         self.peaks: dict[str, int] = {}
@@ -220,6 +237,9 @@ class _Counted:
             key = f"{name} {module.dtype} {given}"
             if key not in self._known:
                 self._known[key] = self._run(method, args, kwargs)
+            if phase in self._to_count:
+                self._to_count.remove(phase)
+                self._graphs[phase] = self._graph(module, method, args, kwargs)
             peak, held, found = self._known[key]
             self._raise_to(self.outside.now + peak)
             return self._real(found, held)
@@ -263,6 +283,26 @@ class _Counted:
             found = method(*args, **kwargs)
             held = live.now
         return live.peak, held, found
+
+    def _graph(self, module: Any, method: Any, args: Any, kwargs: Any) -> Footprint | None:
+        """What going back through a network to its first argument holds, weights as they are."""
+        for weight in module.parameters():
+            weight.requires_grad_(False)
+        leaves: list[Tensor] = []
+
+        def asked(value: Any) -> Any:
+            made = self._fake(value)
+            if not leaves and isinstance(made, Tensor) and made.is_floating_point():
+                leaves.append(made.requires_grad_())
+            return made
+
+        try:
+            with self.fake:
+                given, named = tree_map(asked, (args, kwargs))
+                return count_graph(lambda: method(*given, **named), leaves, fake=True)
+        except Exception as error:
+            log.info("the graph of %s is not counted: %r", type(module).__name__, error)
+            return None
 
     def _fake(self, value: Any, whole_numbers: bool = True) -> Any:
         if not isinstance(value, Tensor) or isinstance(value, FakeTensor):

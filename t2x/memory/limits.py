@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.devices import resolve_device
 from t2x.errors import T2XError
 from t2x.memory.machine import parse_bytes, readable_bytes
-from t2x.memory.phases import generate_plan, rewrite_plan, score_plan
+from t2x.memory.phases import PROMPT, generate_plan, rewrite_plan, score_plan
 from t2x.memory.plan import ON_CPU, PLACEMENTS, PhasePlan, RunPlan
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def fit_under(
         rewriter: of one prompt; a name, folder, hub id or loaded, as the others. What is loaded
             already stays in memory all the time.
         size: (height, width) of the pictures; None as the model draws.
-        options: of loading the generator, of which dtype, device, steps, scale, sampling, offload,
-            quantize and the VAE's switches count.
+        options: of ``load_generator``: number format, device, sampling, preset, placement, what
+            is added, guidance with its rewards; ``source_size`` (height, width) of a picture to
+            start from and ``prompt``, the longest that is drawn, count, too.
 
     Raises T2XError in one line if a phase does not fit even one picture at a time, with what to
     change. A phase whose size is unknown is warned of and passes.
@@ -61,6 +62,7 @@ def fit_under(
     device = resolve_device(given.get("device"))
     name = _placement(given)
     sampling = {**(given.get("sampling") or {}), **{k: given[k] for k in _CALL if k in given}}
+    longest = max(PROMPT, given.get("prompt") or "", key=len)  # a rewrite is longer than its prompt
     phases: list[PhasePlan] = []
     if rewriter is not None and rewriter != "none":
         phases.append(rewrite_plan(rewriter, device=device))
@@ -68,7 +70,8 @@ def fit_under(
     def draw(count: int) -> PhasePlan:
         return generate_plan(
             generator, device=device, dtype=given.get("dtype"), size=size, batch=count,
-            sampling=sampling,
+            sampling=sampling, source_size=given.get("source_size"), prompt=longest,
+            options=given,
         )  # fmt: skip
 
     first = draw(1)

@@ -13,13 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from t2x.generators.loading import quiet
 from t2x.memory.activations import without_data
-from t2x.memory.counting import Live, peak_bytes
+from t2x.memory.counting import Footprint, Live, count_graph, peak_bytes
 from t2x.memory.weights import module_bytes
 
 if TYPE_CHECKING:
     from t2x.types import RewardModel
 
-__all__ = ["held_tensors", "reward_activations", "reward_weights", "writing_bytes"]
+__all__ = ["held_tensors", "reward_activations", "reward_graph", "reward_weights", "writing_bytes"]
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,15 @@ def writing_bytes(
     alone = max(first.peak, held + max(step, logits))
     several = held + max(step, logits, first.peak)
     return {"cache": held, "logits": logits, "read": alone if rows == 1 else several}
+
+
+def reward_graph(reward: RewardModel, *, size: tuple[int, int]) -> Footprint:
+    """Bytes of going back from a reward to one grey picture of (height, width) pixels, which is run
+    for real."""
+    shape = (1, 3, *size) if reward.modality == "image" else (1, 1, 3, *size)
+    media = torch.full(shape, 0.5, requires_grad=True)
+    prompts = ["a red cat on the left of a small blue dog"]
+    return count_graph(lambda: reward.score(prompts, media), [media], fake=False)
 
 
 def held_tensors(thing: Any, depth: int = 8) -> Iterator[torch.nn.Module | Tensor]:

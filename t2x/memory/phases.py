@@ -16,6 +16,7 @@ from t2x.generators.loading import quiet, resolve_dtype
 from t2x.generators.placement import BITS, DENOISER_PARTS, TEXT_PARTS, Placement
 from t2x.memory import skeletons
 from t2x.memory.activations import pipeline_activations
+from t2x.memory.guided import GuidanceBytes
 from t2x.memory.machine import release_memory
 from t2x.memory.models import reward_activations, reward_weights, writing_bytes
 from t2x.memory.placements import largest_layer, peaks_by_placement, quantised_bytes
@@ -53,8 +54,8 @@ def generate_plan(
 ) -> PhasePlan:
     """Plan the phase that draws; ``sampling``, ``source_size`` and ``prompt`` as in ``plan_run``.
     What they do not say is as the generator would be sampled: by its folder, its preset, or what is
-    presumed of it. ``options`` are those of ``load_generator`` that change what is loaded: preset,
-    config, loras, embeddings, and parts from other files."""
+    presumed of it. ``options`` are those of ``load_generator`` that change what is there: preset,
+    config, loras, guidance and rewards. Parts from other files count as those they stand for."""
     given, loading = dict(sampling or {}), dict(options or {})
     placement = Placement.taken_from({k: given.pop(k) for k in _SWITCHES if k in given})
     name = _name(source)
@@ -77,8 +78,10 @@ def generate_plan(
         defaults, pipe, size=size, num_frames=num_frames, batch=batch, source_size=source_size,
         prompt=prompt or PROMPT,
     )  # fmt: skip
+    guiding = _guidance(source, loading)
     acts, drawn = pipeline_activations(
         pipe, call, fake=fake, media_there=device.type == "cpu",
+        graphs=None if guiding is None else guiding.graphs,
         prepared=lambda twin: _as_written(twin, defaults.sampling, call),
     )  # fmt: skip
     if defaults.preset is None:
@@ -89,6 +92,12 @@ def generate_plan(
     if drawn is not None:
         shown |= dict(zip(("height", "width"), drawn, strict=True))
     added = _added_bytes(loading, notes)
+    if guiding is not None:
+        more, step = guiding.counted(drawn, len(call["prompt"]))
+        added |= more
+        denoise = acts.get("denoise")
+        acts["guide"] = None if denoise is None else denoise + step
+        notes += guiding.notes
     return PhasePlan(
         "generate",
         name,
@@ -116,6 +125,7 @@ def _pipeline(
     from t2x.weight_files import names_file
 
     if not isinstance(source, (str, Path)):
+        source = getattr(source, "generator", source)  # of one under guidance
         if hasattr(source, "defaults"):
             sampling = {**source.sampling, **given}
             return source.pipeline, None, replace(source.defaults, sampling=sampling)
@@ -140,6 +150,18 @@ def _pipeline(
         recorded=is_recorded(source), say=False,
     )  # fmt: skip
     return pipe, fake, found
+
+
+def _guidance(source: Any, loading: Mapping[str, Any]) -> GuidanceBytes | None:
+    """What steers, as ``load_generator`` is told or a loaded generator says."""
+    from t2x.guidance.recipe import make_recipe
+
+    recipe, rewards = loading.get("guidance"), loading.get("rewards") or ()
+    if hasattr(source, "recipe"):  # a GuidedGenerator
+        return GuidanceBytes(source.recipe, source.rewards)
+    if recipe is None and not rewards:
+        return None
+    return GuidanceBytes(make_recipe(recipe or {}, loaded=[r.name for r in rewards]), rewards)
 
 
 def _as_written(

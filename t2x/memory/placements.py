@@ -50,7 +50,8 @@ def _by_step(sizes: Mapping[str, int], acts: Mapping[str, int | None], extra: in
     for step, act in acts.items():
         if act is None:
             return None
-        own = [size for name, size in sizes.items() if step in phases_of_part(name).values()]
+        there = "decode" if step == "guide" else step
+        own = [size for name, size in sizes.items() if there in phases_of_part(name).values()]
         totals.append(act + max(own, default=0) + extra)
     return max(totals, default=None)
 

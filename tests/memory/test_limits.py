@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from t2x.cli import run
 from t2x.errors import T2XError
 from t2x.evaluation.demo import run_demo
+from t2x.guidance.recipe import make_recipe
+from t2x.media import save_png
 from t2x.memory import fit_under
 from t2x.memory.phases import generate_plan, rewrite_plan, score_plan
 from t2x.testing import fixed_weights, tiny_causal_lm, tiny_stable_diffusion
@@ -74,3 +77,45 @@ def test_what_the_caller_holds_counts_all_the_time(models):
         fit_under(need, rewriter=writer, generator=held)
     room = need + generate_plan(held, device=CPU).weight
     assert fit_under(room, rewriter=writer, generator=held).batch == 1
+
+
+def test_what_is_loaded_beside_the_model_counts(models, tmp_path):
+    """LoRAs, the settings of a preset, the configuration of a file, and what a guide brings."""
+    _, drawer = models
+    plain = generate_plan(drawer, device=CPU)
+    lora = tmp_path / "ink.safetensors"
+    lora.write_bytes(bytes(50_000))
+    heavier = generate_plan(drawer, device=CPU, options={"loras": {str(lora): 0.8}})
+    assert heavier.peak == plain.peak + 50_000
+    assert heavier.weights["LoRA ink.safetensors"] == 50_000
+    file = tmp_path / "dream.safetensors"
+    file.write_bytes(b"")
+    alone = generate_plan(str(file), device=CPU, options={"config": drawer})
+    assert sum(alone.weights.values()) == sum(plain.weights.values())
+    known = generate_plan(drawer, device=CPU, options={"preset": "sd-1.5"})
+    assert plain.settings["guidance_scale"] == 3.0  # the folder's own
+    assert known.settings["num_inference_steps"] == 1 and not known.notes
+
+    room = fit_under(plain.peak, generator=drawer).plan.limit
+    with pytest.raises(T2XError, match=r"drawing with .* needs about"):
+        fit_under(room, generator=drawer, options={"loras": {str(lora): 0.8}})
+    with pytest.raises(T2XError, match=r"drawing with .* needs about"):
+        fit_under(room, generator=drawer, options={"guidance": make_recipe("clip=1")})
+
+
+def test_the_command_tells_all_that_is_loaded(monkeypatch, tmp_path):
+    save_png(torch.zeros(3, 32, 48), tmp_path / "source.png")
+    told = {}
+
+    def stop(limit, **given):
+        told.update(given)
+        raise T2XError("enough")
+
+    monkeypatch.setattr("t2x.memory.fit_under", stop, raising=False)
+    words = "generate x --model emoji-flow --memory-limit 1GB --guide clip=1 --lora a.pt:0.5"
+    words += f" --preset sd-1.5 --config owner/name --source {tmp_path / 'source.png'}"
+    assert run(words.split()) == 1
+    options = told["options"]
+    assert options["loras"] == {"a.pt": 0.5} and options["preset"] == "sd-1.5"
+    assert options["config"] == "owner/name" and options["source_size"] == (32, 48)
+    assert options["guidance"].config.rewards == {"clip": 1.0}
