@@ -306,13 +306,15 @@ def load_reward(reward: Any, /, **options: Any) -> RewardModel:
     return cast("RewardModel", _load("rewards", reward, options))
 
 
-def check_names(kind: str, names: Iterable[Any]) -> None:
-    """Raise ``UnknownNameError``, or what else loading by a name would, for names that nothing can
-    be loaded by; no weights are. What is no text is loaded already, or None."""
+def check_names(kind: str, names: Iterable[Any], *, code: bool = True) -> None:
+    """Raise what loading would for names that nothing can be loaded by; no weights are. What is no
+    text is loaded already, or None. ``code``: whether names may be "pkg.module:Attr", too."""
     any_loader = {"rewriters": _ANY_REWRITER, "generators": _ANY_GENERATOR}.get(kind, "")
-    for name in names:
-        if isinstance(name, str):
-            import_attr(_resolve(kind, name, any_loader)[0])
+    for name in (name for name in names if isinstance(name, str)):
+        target = _resolve(kind, name, any_loader)[0]
+        if target == name and not code:
+            raise T2XError(f"{name[:80]!r} names code and no model; give one of: t2x list {kind}")
+        import_attr(target)
 
 
 def generator_source(name: str | Path) -> str | None:

@@ -244,10 +244,9 @@ class DiffusionGenerator:
         release_memory()
 
     def with_sampling(self, changes: Mapping[str, Any]) -> DiffusionGenerator:
-        """The same model, drawing with some arguments of the call changed; pipeline and adapters
-        are shared. Raises T2XError for arguments that the call does not take."""
-        other = copy.copy(self)
-        both = {**self.sampling, **changes}
+        """The same model, pipeline and adapters with other arguments of the call; see __init__."""
+        other, both = copy.copy(self), {**self.sampling, **changes}
+        other._find_revision = self._weights
         other.sampling = checked_sampling(both, self._arguments, pipeline=self._class.__name__)
         return other
 
@@ -302,13 +301,11 @@ class DiffusionGenerator:
         where there are none. What decides how prompts are read is ``syntax``.
         """
         scheduler = getattr(self.pipeline, "scheduler", None)
-        if self._revision is None:
-            self._revision = self._find_revision()
         config = {k: v for k, v in getattr(scheduler, "config", {}).items() if k[0] != "_"}
         result: dict[str, Any] = plain(
             {
                 "model_id": self.model_id,
-                "revision": self._revision,
+                "revision": self._weights(),
                 "pipeline": self._class.__name__,
                 "scheduler": type(scheduler).__name__,
                 "scheduler_config": config,
@@ -322,6 +319,10 @@ class DiffusionGenerator:
         )
         result.update(plain(self.adapters.fingerprint(), exact=True))
         return {**result, "syntax": self._reader().mark()}
+
+    def _weights(self) -> str:
+        self._revision = self._revision or self._find_revision()
+        return self._revision
 
     def prepare(
         self, prompts: Sequence[str], *, syntax: Syntax | None = None

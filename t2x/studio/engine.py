@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from t2x.errors import T2XError
 from t2x.evaluation.demo import REWARDS
-from t2x.registry import import_attr
+from t2x.registry import check_names, import_attr
 from t2x.studio.events import (
     Answer,
     Cancelled,
@@ -118,8 +118,12 @@ class Studio:
         return self._put(user, lambda work: self._do(work, request), request)
 
     def cancel(self, job: str, *, user: str | None = None) -> bool:
-        """Stop a job by its id, within one step of the denoiser or one token; whether there was
-        one. With ``user`` only one of theirs."""
+        """Stop a job by its id; whether there was one. With ``user`` only one of theirs.
+
+        It ends before the next step of the denoiser, token of the rewriter or picture of a reward;
+        of generators that are no pipeline of diffusers and rewriters that are no local model after
+        what they are at, and a model that is being loaded is loaded first.
+        """
         return self._queue.cancel(job, user=user)
 
     def load(
@@ -132,8 +136,13 @@ class Studio:
         """Swap models, in the queue like any job: the old one is freed, then the new one loaded.
 
         Ends with ``Loaded`` before ``Finished``, or with ``Failed`` if a new one can't be loaded,
-        and then the one before is back.
+        and then the one before is back. Names that are code ("pkg.module:Attr") are refused, as
+        everything is where ``limits.swaps`` is off.
         """
+        try:
+            self._check_swap(generators=generator, rewriters=rewriter)
+        except T2XError as error:
+            return iter([Failed(reason(error), "request")])
 
         def swap(work: Work) -> None:
             for role, source in (("generator", generator), ("rewriter", rewriter)):
@@ -144,6 +153,12 @@ class Studio:
 
         request = TaskRequest("load", swap)
         return self._put(user, lambda work: self._do(work, request), request)
+
+    def _check_swap(self, **sources: Any) -> None:
+        if not self.limits.swaps:
+            raise T2XError("this studio keeps its models; ask who runs it for others")
+        for kind, source in sources.items():
+            check_names(kind, [] if source is KEEP else [source], code=False)
 
     def state(self) -> StudioState:
         """What there is, what can be used, and how much is waiting."""
@@ -166,7 +181,8 @@ class Studio:
         self._queue.start()
 
     def close(self) -> None:
-        """Cancel all jobs, end the worker and free the models that were loaded by name."""
+        """Cancel all jobs, end the worker and free the models that were loaded by name. A model
+        that is being loaded can't be stopped, and is waited for."""
         self._queue.close()
         self.models.free()
 

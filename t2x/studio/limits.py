@@ -37,6 +37,7 @@ class Limits:
         steps: of the denoiser.
         frames: of a video.
         characters: of a text.
+        swaps: whether users may load other models (by name, folder or hub id).
         weights: largest weight of a reward that steers, of either sign.
         memory: bytes, or text like "20GB", under which the loaded models stay together: others are
             freed before one is loaded. None: all stay loaded until memory runs out.
@@ -51,6 +52,7 @@ class Limits:
     steps: int = 200
     frames: int = 256
     characters: int = 8000
+    swaps: bool = True
     weights: float = 1000.0
     memory: int | str | None = None
 
@@ -93,7 +95,7 @@ def check_request(request: Request, limits: Limits, *, rewards: Iterable[str] = 
         _check_number(f"the weight of {name}", weight, -limits.weights, limits.weights)
     known = set(rewards)
     wanted = request.rewards or ()
-    check_names("rewards", [name for name in (*wanted, *weights) if name not in known])
+    check_names("rewards", [n for n in (*wanted, *weights) if n not in known], code=False)
     if twice := sorted({n for n in wanted if wanted.count(n) > 1}):
         raise T2XError(f"reward {twice[0]!r} is given twice; give each once")
     if isinstance(request, GuideRequest):

@@ -10,7 +10,9 @@ import weakref
 
 import pytest
 import torch
+from PIL import Image
 
+from t2x import registry
 from t2x.errors import T2XError
 from t2x.studio import Limits
 from t2x.studio.events import (
@@ -323,8 +325,6 @@ def test_video_rewards_and_picture_rewards_meet_what_is_drawn(make_studio):
 
 @pytest.mark.parametrize("request_", [GuideRequest("a", {"fake-reward": 1.0}), EditRequest])
 def test_what_a_generator_cannot_do_is_said(make_studio, request_):
-    from PIL import Image
-
     if request_ is EditRequest:
         request_ = EditRequest(Image.new("RGB", (64, 64)), "make it blue")
     last = list(make_studio().run(request_))[-1]
@@ -411,11 +411,12 @@ def test_swapping_frees_the_old_generator_and_draws_with_the_new(make_studio, mo
             made.append(weakref.ref(self))
 
     monkeypatch.setattr("t2x.testing.NamedGenerator", Named, raising=False)
-    studio = make_studio(generator="t2x.testing:NamedGenerator")
+    monkeypatch.setitem(registry.GENERATORS, "named", "t2x.testing:NamedGenerator")
+    studio = make_studio(generator="named")
     entry = list(studio.run(ASKED))[-1].entry
     assert entry.pictures[0].recipe["model"] == "made-0"
     del entry
-    events = list(studio.load(generator="t2x.testing:NamedGenerator", rewriter="none"))
+    events = list(studio.load(generator="named", rewriter="none"))
     assert events[-2].state.generator.facts["model_id"] == "made-1"
     assert isinstance(events[-1], Finished)
     gc.collect()
@@ -425,9 +426,34 @@ def test_swapping_frees_the_old_generator_and_draws_with_the_new(make_studio, mo
 
 def test_a_swap_that_fails_leaves_the_old_one(make_studio):
     studio = make_studio()
-    events = list(studio.load(rewriter="no-such-rewriter"))
-    assert events[-1].cause == "model" and not seen(events, Loaded)
+    for source, cause in (
+        ("no-such-rewriter", "request"),
+        ("./none", "request"),
+        ("vllm:a/b", "model"),
+    ):
+        events = list(studio.load(rewriter=source))
+        assert events[-1].cause == cause and not seen(events, Loaded)
     assert {d.arm for d in list(studio.run(ASKED))[-1].entry.pictures} == {"original", "rewritten"}
+
+
+@pytest.mark.parametrize("name", ["os:abort", "t2x.testing:FakeReward", "builtins:exit"])
+def test_users_can_not_call_code_by_its_name(make_studio, name):
+    studio = make_studio()
+    asked = [
+        CompareRequest("a cat", rewards=(name,)),
+        GuideRequest("a cat", {name: 1.0}),
+        EditRequest(Image.new("RGB", (8, 8)), "make it blue", weights={name: 1.0}),
+    ]
+    failed = [list(studio.run(request)) for request in asked]
+    failed += [list(studio.load(generator=name)), list(studio.load(rewriter=name))]
+    for (event,) in failed:
+        assert isinstance(event, Failed) and "names code" in event.message
+
+
+def test_models_can_be_made_to_stay(make_studio):
+    studio = make_studio(limits=Limits(swaps=False))
+    (failed,) = studio.load(rewriter="none")
+    assert failed.cause == "request" and "keeps its models" in failed.message
 
 
 def test_the_rewriter_writes_for_the_generator_that_is_there(make_studio):
@@ -468,6 +494,7 @@ def test_models_are_loaded_ahead_in_the_order_of_need(make_studio, monkeypatch):
 
 def test_under_a_limit_models_take_turns(make_studio, monkeypatch):
     monkeypatch.setattr("t2x.testing.one_generator", FakeGenerator, raising=False)
+    monkeypatch.setitem(registry.GENERATORS, "one", "t2x.testing:one_generator")
     monkeypatch.setattr("t2x.testing.one_rewriter", FakeRewriter, raising=False)
     studio = make_studio(
         generator="t2x.testing:one_generator",
@@ -482,7 +509,7 @@ def test_under_a_limit_models_take_turns(make_studio, monkeypatch):
     assert {state.generator.readiness, state.rewriter.readiness} == {"ready", "unloaded"}
     sizes["generator"] = 2 * 10**9
     list(studio.load(generator=None))
-    events = list(studio.load(generator="t2x.testing:one_generator"))
+    events = list(studio.load(generator="one"))
     assert events[-1].cause == "model" and "2 GB" in events[-1].message
 
 
