@@ -1,0 +1,149 @@
+"""The Create tab as a person uses it: words go in, pictures, changed words and bars come out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+PROMPT = "two kittens to the left of a crimson slice of pizza"
+
+
+def draw(page: Any, prompt: str = PROMPT, *, num: int = 1) -> None:
+    """Ask for pictures and wait for all that comes of it."""
+    ask(page, prompt, num=num)
+    page.wait_for_selector("#draw", state="visible")
+
+
+def ask(page: Any, prompt: str = PROMPT, *, num: int = 1) -> None:
+    set_number(page, num)
+    page.fill("#prompt textarea", prompt)
+    page.click("#draw")
+    page.wait_for_selector("#stop", state="visible")
+
+
+def set_number(page: Any, num: int) -> None:
+    if not page.is_visible("#num"):
+        page.click("#settings > button")
+    page.fill("#num input[type=number]", str(num))
+    page.keyboard.press("Tab")
+
+
+def choose(page: Any, mode: str) -> None:
+    page.click(f"#mode label:has-text('{mode}')")
+
+
+def pictures(page: Any, side: str) -> int:
+    """Pictures of a gallery that have loaded."""
+    return int(
+        page.evaluate(
+            f"[...document.querySelectorAll('#gallery-{side} img')]"
+            ".filter(i => i.complete && i.naturalWidth > 0).length"
+        )
+    )
+
+
+def test_words_are_rewritten_drawn_and_compared(studio, visit):
+    page = visit(studio)
+    draw(page)
+    assert page.locator("#words del").count() and page.locator("#words ins").count()
+    assert page.inner_text("#rewrite-text") != PROMPT
+    assert page.locator("#words .checks .yes").count() > 3
+    page.wait_for_function("document.querySelectorAll('#gallery-right img').length > 0")
+    assert pictures(page, "left") == 1 and pictures(page, "right") == 1
+    rewards = page.locator("#bars [data-reward]")
+    assert rewards.count() >= 3
+    for bar in page.locator("#bars [data-reward=clip] .bar").all():
+        assert 0 < bar.locator("b").bounding_box()["width"] <= bar.bounding_box()["width"]
+    assert "Done in" in page.inner_text("#status")
+
+
+def test_rewards_steer_and_their_curve_is_seen_meanwhile(studio, visit):
+    page = visit(studio)
+    page.evaluate(
+        """() => { window.curves = new Set();
+        new MutationObserver(() => {
+            const line = document.querySelector('#live polyline');
+            const running = document.querySelector('#stop')?.offsetParent;
+            if (line && running) window.curves.add(line.getAttribute('points'));
+        }).observe(document.body, {subtree: true, childList: true, attributes: true}); }"""
+    )
+    choose(page, "Steer")
+    page.wait_for_selector("#guidance", state="visible")
+    draw(page)
+    assert len(page.evaluate("[...window.curves]")) >= 2
+    assert page.locator("#live .t2x-strip img").count() >= 2
+    assert page.locator("#live [data-reward]").count() >= 1
+    page.wait_for_function("document.querySelectorAll('#gallery-right img').length > 0")
+    assert pictures(page, "left") == 1 and pictures(page, "right") == 1
+
+
+def test_the_best_of_many_comes_first_by_any_reward(studio, visit):
+    page = visit(studio)
+    choose(page, "Best of many")
+    draw(page, "a red bus", num=3)
+    page.wait_for_selector("#sort", state="visible")
+    assert pictures(page, "left") == 3
+    values = [
+        float(text.rsplit(" ", 1)[1])
+        for text in page.locator("#gallery-left .caption-label").all_inner_texts()
+    ]
+    assert values == sorted(values, reverse=True) and len(values) == 3
+
+
+def test_a_job_is_stopped_and_the_studio_goes_on(studio, visit):
+    page = visit(studio)
+    choose(page, "Steer")
+    ask(page, num=4)
+    page.wait_for_selector("#live polyline")
+    begun = time.monotonic()
+    page.click("#stop")
+    page.wait_for_selector("#draw", state="visible")
+    assert time.monotonic() - begun < 20
+    assert "Stopped" in page.inner_text("#status")
+    choose(page, "Compare")
+    page.uncheck("#rewrite input")
+    draw(page, "a cat")
+    assert pictures(page, "left") == 1
+
+
+def test_two_people_at_once_wait_for_each_other_and_both_get_theirs(studio, visit):
+    first, second = visit(studio), visit(studio)
+    choose(first, "Steer")
+    ask(first, num=2)
+    first.wait_for_selector("#live polyline")
+    second.uncheck("#rewrite input")
+    ask(second, "a yellow bird")
+    second.wait_for_function("/before yours/.test(document.querySelector('#status').innerText)")
+    first.wait_for_selector("#draw", state="visible")
+    second.wait_for_selector("#draw", state="visible")
+    assert pictures(first, "left") == 2 and pictures(second, "left") == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"), [("", "empty"), ("   ", "empty"), ("cat " * 5000, "too long")]
+)
+def test_what_can_not_be_drawn_is_told_on_the_page(studio, visit, prompt, said):
+    page = visit(studio)
+    page.fill("#prompt textarea", prompt)
+    page.click("#draw")
+    page.wait_for_function(f"document.querySelector('#status').innerText.includes('{said}')")
+    assert page.locator("#status [role=alert]").count() == 1
+    assert "Traceback" not in page.content()
+
+
+SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'><svg onload=alert(3)> a cat"
+
+
+def test_a_script_in_the_prompt_is_text(studio, visit):
+    page = visit(studio)
+    draw(page, SCRIPT)
+    for _ in range(2):  # what is shown, and what comes back with the next job
+        assert not page.evaluate(
+            "[...document.querySelectorAll('[onerror], [onload]')].length"
+            " + document.querySelectorAll('#words script, #words svg, img[src=x]').length"
+        )
+        page.click("#same-seeds")
+        page.wait_for_selector("#draw", state="visible")
+    assert "onerror=alert(1)" in page.inner_text("#words")
