@@ -36,7 +36,7 @@ class Running:
     begun: float
     log: Path
 
-    def stop(self, how: int = signal.SIGINT, patience: float = 15) -> float:
+    def stop(self, how: int = signal.SIGINT, patience: float = 30) -> float:
         """Tell it to end; gives the seconds that it took. Raises T2XError if it does not."""
         begun = time.perf_counter()
         if self.process.poll() is None:

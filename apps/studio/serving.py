@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import secrets
 import signal
@@ -56,6 +57,7 @@ _HEADERS = [
     (b"referrer-policy", b"same-origin"),
 ]
 _CLOSING = 1.0  # seconds that a running job has to stop in when the studio is ended
+_ENDING = 3.0  # and the whole server, before the process ends over it
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def serve(
     except KeyboardInterrupt:  # uvicorn has ended, and raises the signal again
         pass
     finally:
+        server.ending.cancel()
         signal.signal(signal.SIGTERM, before)
 
 
@@ -196,6 +199,14 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._ready, self._close = ready, close
+        self.ending = threading.Timer(_ENDING, os._exit, (0,))
+        self.ending.daemon = True
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """End, and see to it: a library's thread may hold the loop, and all is on the disk."""
+        super().handle_exit(sig, frame)
+        if not self.ending.is_alive() and not self.ending.finished.is_set():
+            self.ending.start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -75,6 +75,10 @@ def app_command(  # noqa: PLR0913 - a command has a parameter for each of its op
         bool, typer.Option("--share", help="Also make a public link, by gradio's servers.")
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    screenshots: Annotated[
+        Path | None,
+        typer.Option(help="Only take pictures of every tab in use, into this folder; Chromium."),
+    ] = None,
 ) -> None:
     """Open the studio: a page in the browser on which prompts are rewritten, drawn, compared,
     steered and asked about.
@@ -85,6 +89,13 @@ def app_command(  # noqa: PLR0913 - a command has a parameter for each of its op
     """
     users = read_users(auth or ())
     _check_installed(mcp)
+    if screenshots is not None:
+        from t2x.registry import load_app
+
+        load_app("studio-screenshots")(
+            screenshots, options=("--generator", generator, "--rewriter", rewriter), say=note
+        )
+        return
     with bound(host, port) as address, _own_files():
         from t2x.studio import Limits
 

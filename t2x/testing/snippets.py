@@ -18,7 +18,7 @@ from t2x.registry import import_attr
 __all__ = ["REASONS", "Block", "checked_loader", "commands", "fenced_blocks"]
 
 # Why a block may not be run by a test.
-REASONS = ("hub", "gpu", "long", "install")
+REASONS = ("hub", "gpu", "long", "install", "app")  # app: a server, or what asks one
 _FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r'\bnot-run="([^"]*)"')
 

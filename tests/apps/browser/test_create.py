@@ -28,6 +28,7 @@ def set_number(page: Any, num: int) -> None:
         page.click("#settings > button")
     page.fill("#num input[type=number]", str(num))
     page.keyboard.press("Tab")
+    page.wait_for_function(f"document.querySelector('#num input[type=range]').value == '{num}'")
 
 
 def choose(page: Any, mode: str) -> None:

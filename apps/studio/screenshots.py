@@ -1,0 +1,107 @@
+"""Pictures of the studio in use, for the README and to look at: each tab at two widths, light, and
+the first one dark.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .driving import opened_browser, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["take"]
+
+PROMPT = "two kittens to the left of a crimson slice of pizza"
+WIDTHS = {1280: 900, 390: 844}  # and the heights of such windows, in pixels
+TABS = ("create", "steer", "edit", "ask", "history", "batch")
+PATIENCE = 180_000  # milliseconds
+
+
+def take(
+    folder: Path, *, options: tuple[str, ...] = (), say: Callable[[str], None] = lambda text: None
+) -> list[Path]:
+    """Start ``t2x app`` with ``options``, use every tab, and save ``TAB-WIDTH.png`` of each.
+
+    ``say`` hears each file. Raises T2XError where there is no Chromium.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="t2x-shots-", ignore_cleanup_errors=True) as home,
+        opened_browser() as browser,
+        running(*options, home=Path(home)) as app,
+    ):
+        shots = [(tab, width, False) for width in WIDTHS for tab in TABS]
+        for tab, width, dark in [*shots, ("create", 1280, True)]:
+            made.append(_shot(browser, app.url, tab, width, folder, dark=dark))
+            say(str(made[-1]))
+    return made
+
+
+def _shot(
+    browser: Browser, url: str, tab: str, width: int, folder: Path, *, dark: bool = False
+) -> Path:
+    scheme: Any = "dark" if dark else "light"
+    size: Any = {"width": width, "height": WIDTHS[width]}
+    context = browser.new_context(viewport=size, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(url)
+    page.wait_for_selector("#draw")
+    _USES[tab](page)
+    page.wait_for_timeout(500)  # until what moves stands still
+    path = folder / f"{tab}{'-dark' if dark else ''}-{width}.png"
+    page.screenshot(path=path, full_page=True)
+    context.close()
+    return path
+
+
+def _create(page: Page) -> None:
+    page.fill("#prompt textarea", PROMPT)
+    page.click("#draw")
+    page.wait_for_selector("#stop", state="visible")
+    page.wait_for_selector("#draw", state="visible")
+
+
+def _steer(page: Page) -> None:
+    page.click("#mode label:has-text('Steer')")
+    page.wait_for_selector("#guidance", state="visible")
+    _create(page)
+
+
+def _edit(page: Page) -> None:
+    _create(page)
+    page.locator("#gallery-left button").first.click()
+    page.click("#edit-this")
+    page.fill("#edit-instruction textarea", "make the pizza green")
+    page.click("#edit-draw")
+    page.wait_for_selector("#edit-stop", state="visible")
+    page.wait_for_selector("#edit-draw", state="visible")
+
+
+def _tab(name: str) -> Callable[[Page], None]:
+    def opened(page: Page) -> None:
+        page.get_by_role("tab", name=name).first.click()
+
+    return opened
+
+
+def _history(page: Page) -> None:
+    _create(page)
+    _tab("History")(page)
+    page.wait_for_timeout(1500)
+
+
+_USES: dict[str, Callable[[Page], None]] = {
+    "create": _create,
+    "steer": _steer,
+    "edit": _edit,
+    "ask": _tab("Ask me"),
+    "history": _history,
+    "batch": _tab("Batch"),
+}
