@@ -36,9 +36,10 @@ from t2x.scoring.reward import EncoderReward, Features
 if TYPE_CHECKING:
     from t2x.types import Context, Media
 
-__all__ = ["PalModel", "UserEncoder", "add_user", "fit", "load"]
+__all__ = ["PalModel", "UserEncoder", "add_user", "fit", "load", "own_taste"]
 
 _SCALE = 10.0  # of distances in the Bradley-Terry odds
+_REACH, _OWN_PENALTY = 3.0, 1e-3  # of one user's own taste; docs/log.md tells what was tried
 _FILES = ("pal.safetensors", "config.json")
 
 
@@ -115,6 +116,28 @@ def add_user(model: PalModel, user: str, chosen: Media, rejected: Media) -> PalM
     return replace(model, users={**model.users, user: weights.float()})
 
 
+def own_taste(
+    user: str, chosen: Tensor, rejected: Tensor, *, encoder: str = "emoji-clip"
+) -> PalModel:
+    """A model of one user alone, from the unit embeddings (M, D) of what they liked better and
+    worse: a handful of choices is enough, and no other users are needed.
+
+    Differs from the paper: the prototypes are not learnt from many users but lie on the line
+    through each choice, at ``_REACH`` times its length to either side of the mean, so that the
+    mixture can only go where the user's own choices point; the item map is the identity.
+    """
+    if not len(chosen) or chosen.shape != rejected.shape:
+        raise T2XError(
+            f"a taste needs choices: M better and M worse embeddings, got {tuple(chosen.shape)} "
+            f"and {tuple(rejected.shape)}"
+        )
+    ways = _REACH * (chosen - rejected)
+    mean = torch.cat([chosen, rejected]).mean(0)
+    points = torch.cat([mean + ways, mean - ways])
+    weights = fit_weights(chosen, rejected, points, scale=_SCALE, penalty=_OWN_PENALTY)
+    return PalModel(torch.eye(chosen.shape[1]), points, {user: weights.float()}, encoder)
+
+
 def _check(count: int, chosen: Media, rejected: Media) -> None:
     if count == 0 or not count == len(chosen) == len(rejected):
         raise T2XError(
@@ -134,7 +157,8 @@ def _items(clip: ClipEncoder, media: Media) -> Tensor:
 
 
 class UserEncoder:
-    """Feature: ``ideal`` (N, d), the ideal point of each sample's user (``Context.user``)."""
+    """Feature: ``ideal`` (N, d), the ideal point of each sample's user (``Context.user``); a model
+    of one user needs no such context."""
 
     def __init__(self, model: PalModel) -> None:
         self.model = model
@@ -150,6 +174,8 @@ class UserEncoder:
     ) -> dict[str, Tensor]:
         """Look up N users."""
         users = context.user if context is not None else None
+        if users is None and len(self.model.users) == 1:
+            users = list(self.model.users) * len(prompts)
         if users is None or isinstance(users, str) or len(users) != len(prompts):
             given = "none" if users is None else repr(users)
             raise T2XError(

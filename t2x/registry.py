@@ -82,7 +82,7 @@ REWRITERS = {
 # What chooses in a search; whether other rewards or weights choose better is not claimed.
 SEARCH_REWARDS = {"clip": 1.0, "vqa": 0.5}
 # Of these a name may also be "NAME:MODEL", where MODEL is what they load.
-_ENGINES = ("openai", "vision-edit", "vision-i2v", "vllm")
+_ENGINES = {"rewriters": ("openai", "vision-edit", "vision-i2v", "vllm"), "rewards": ("pal",)}
 GENERATORS = {
     "emoji-flow": _ANY_GENERATOR,
     "emoji-flow-turbo": _ANY_GENERATOR,
@@ -125,6 +125,7 @@ REWARD_PARTS = {
     "critique-dimensions": "t2x.rewards.critique:DIMENSIONS",
     "lpips-nets": "t2x.rewards.lpips_distance:NETS",
     "pal-model": "t2x.rewards.pal:PalModel",
+    "pal-own-taste": "t2x.rewards.pal:own_taste",
 }
 COMMANDS = {
     "emoji-aesthetic": "t2x.train.emoji_aesthetic:main",
@@ -438,7 +439,7 @@ def _resolve(kind: str, name: str, any_loader: str = "") -> tuple[str, tuple[str
             return target, ()
         return target, (str(require_model(name)) if name in EMBEDDED else name,)
     engine, _, model = name.partition(":")
-    if kind == "rewriters" and engine in _ENGINES and model:
+    if engine in _ENGINES.get(kind, ()) and model:
         return TABLES[kind][engine], (model,)
     for point in entry_points(group=f"t2x.{kind}"):
         if point.name == name:

@@ -1,0 +1,324 @@
+"""Files of prompts in the studio: uploaded, rewritten by ``t2x.jobs`` and drawn on demand, with what
+is done so far in a folder of its own, so that a batch goes on after a stop or a restart.
+
+    batch = batches.add("ada", path, name="prompts.csv")
+    studio.run(batches.rewriting(batch), user="ada")
+
+A folder holds ``input.*``, ``batch.json`` (name, settings), ``rewrites.jsonl`` with its errors and
+its sidecar (``t2x.jobs.output``), and ``pictures/`` with one file for each that is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from t2x.errors import T2XError
+from t2x.files import made_folder, write_whole
+from t2x.jobs.lines import Source, file_source
+from t2x.jobs.output import side_files
+from t2x.studio.requests import TaskRequest
+from t2x.studio.uploads import check_prompts_file, shown_name
+
+if TYPE_CHECKING:
+    from t2x.studio.work import Work
+
+_ID = re.compile(r"[0-9]{10}-[0-9a-f]{16}")
+_SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".txt")
+MOST = 100  # batches of one user that are kept
+
+__all__ = ["Batch", "BatchState", "Batches"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A file of a user, and what is made of it: ``num`` rewrites of each prompt from ``seed``."""
+
+    id: str
+    user: str
+    name: str
+    suffix: str
+    column: str | None = None
+    num: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """How far a batch is. ``errors`` are the first bad lines: number and reason."""
+
+    total: int
+    written: int
+    bad: int
+    drawn: int
+    errors: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether every line is settled."""
+        return self.written + self.bad >= self.total
+
+    @property
+    def said(self) -> str:
+        """One line about it."""
+        parts = [f"{self.written} of {self.total} lines rewritten"]
+        parts += [f"{self.bad} bad or blank"] if self.bad else []
+        parts += [f"{self.drawn} pictures"] if self.drawn else []
+        return ", ".join(parts) + "."
+
+
+class Batches:
+    """The batches of all users under ``home``."""
+
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home) / "batches"
+
+    # ---- files ------------------------------------------------------------------------------
+
+    def add(
+        self,
+        user: str,
+        path: str | Path,
+        *,
+        name: str = "",
+        column: str | None = None,
+        num: int = 1,
+        seed: int = 0,
+    ) -> Batch:
+        """Take a file in. ``name`` is what the user calls it; its ending says what it holds.
+
+        Raises T2XError for what is no file of prompts, and for a table without the column.
+        """
+        shown = shown_name(name or str(path))
+        check_prompts_file(path, name=shown)
+        suffix = next((s for s in _SUFFIXES if shown.lower().endswith(s)), "")
+        if not 1 <= num <= 16:
+            raise T2XError(f"{num} rewrites of each prompt are asked for; give 1 to 16")
+        if len(self.all(user)) >= MOST:
+            raise T2XError(f"you have {MOST} batches already; delete some first")
+        id = f"{int(time.time()):010d}-{secrets.token_hex(8)}"
+        batch = Batch(id, user, shown, suffix, column or None, num, seed)
+        folder = made_folder(self.folder(batch))
+        try:
+            shutil.copyfile(path, self._input(batch))
+            self.source(batch)
+            values = json.dumps(asdict(batch), ensure_ascii=False)
+            write_whole(folder / "batch.json", values)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise T2XError(f"{shown} can't be kept: {error}") from error
+            raise
+        return batch
+
+    def all(self, user: str) -> list[Batch]:
+        """A user's batches, the newest first."""
+        found = []
+        for path in sorted(self._owner(user).glob("*/batch.json"), reverse=True):
+            try:
+                found.append(Batch(**json.loads(path.read_text(encoding="utf-8"))))
+            except (OSError, ValueError, TypeError):
+                continue  # being made, or damaged
+        return found
+
+    def get(self, user: str, id: str) -> Batch:
+        """One batch of a user. Raises T2XError for one that is not there, or not theirs."""
+        if isinstance(id, str) and _ID.fullmatch(id):
+            for batch in self.all(user):
+                if batch.id == id:
+                    return batch
+        raise T2XError("this batch is not there; choose one of the list")
+
+    def delete(self, batch: Batch) -> None:
+        """Delete a batch with all its files."""
+        shutil.rmtree(self.folder(batch), ignore_errors=True)
+
+    def folder(self, batch: Batch) -> Path:
+        """The folder of a batch."""
+        return self._owner(batch.user) / batch.id
+
+    def output(self, batch: Batch) -> Path:
+        """The JSONL with the rewrites so far."""
+        return self.folder(batch) / "rewrites.jsonl"
+
+    def source(self, batch: Batch) -> Source:
+        """The lines. Raises T2XError for a table without the column."""
+        return file_source(self._input(batch), column=batch.column)
+
+    def _input(self, batch: Batch) -> Path:
+        return self.folder(batch) / f"input{batch.suffix}"
+
+    def _owner(self, user: str) -> Path:
+        name = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        return self.home / name
+
+    # ---- what is there ----------------------------------------------------------------------
+
+    def state(self, batch: Batch, *, errors: int = 20) -> BatchState:
+        """How far it is, from what lies in its folder."""
+        source, out = self.source(batch), self.output(batch)
+        bad = side_files(out)[0]
+        shown = []
+        for row in _lines(bad):
+            if len(shown) == errors:
+                break
+            shown.append((int(row["line"]), str(row["error"])))
+        drawn = sum(1 for _ in self._pictures(batch).glob("*.png"))
+        return BatchState(
+            total=_prompts(source), written=_count(out), bad=_count(bad), drawn=drawn,
+            errors=tuple(shown),
+        )  # fmt: skip
+
+    def records(self, batch: Batch) -> Iterator[dict[str, Any]]:
+        """The records of the lines that are rewritten, in order."""
+        yield from _lines(self.output(batch))
+
+    def _pictures(self, batch: Batch) -> Path:
+        return self.folder(batch) / "pictures"
+
+    def picture(self, batch: Batch, index: int, number: int) -> Path:
+        """The file of the picture of a line's rewrite ``number``."""
+        return self._pictures(batch) / f"{index:08d}-{number:02d}.png"
+
+    def zip(self, batch: Batch) -> Path:
+        """All that was made, as one file in the folder of the batch."""
+        out = self.output(batch)
+        target = self.folder(batch) / f"{batch.id}.zip"
+        part = target.with_suffix(".part")
+        names = [out, side_files(out)[0], *sorted(self._pictures(batch).glob("*.png"))]
+        there = [path for path in names if path.exists()]
+        if not there:
+            raise T2XError("nothing is made of this batch yet; start it first")
+        try:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as file:
+                for path in there:
+                    file.write(path, path.relative_to(self.folder(batch)).as_posix())
+            part.replace(target)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise T2XError(f"the zip can't be written: {error}; free some space") from error
+        return target
+
+    # ---- work -------------------------------------------------------------------------------
+
+    def rewriting(self, batch: Batch) -> TaskRequest:
+        """A task that rewrites all lines that are not yet; what is cancelled goes on later."""
+
+        def run(work: Work) -> BatchState:
+            from t2x.jobs.rewriting import rewrite_file
+
+            what = f"rewriting {batch.name}"
+            work.progress(what, 0, 1)
+            rewriter = work.models.rewriter()
+            inner = getattr(rewriter, "rewriter", rewriter)
+
+            def progress(done: int, total: int | None) -> None:
+                work.progress(what, done, total or 1)
+
+            with work.phase("rewrite"), work.stoppable(inner, ("model",)):
+                rewrite_file(
+                    self.source(batch),
+                    self.output(batch),
+                    rewriter=rewriter,
+                    num=batch.num,
+                    seed=batch.seed,
+                    progress=progress,
+                )
+            return self.state(batch)
+
+        return TaskRequest("rewrite a batch", run, {"batch": batch.id})
+
+    def drawing(self, batch: Batch) -> TaskRequest:
+        """A task that draws each rewrite once, from the batch's seed plus the line's index; what is
+        there stays."""
+
+        def run(work: Work) -> BatchState:
+            rows = [
+                (int(record["index"]), str(record["prompt"]), number, rewrite)
+                for record in self.records(batch)
+                for number, rewrite in enumerate(record["rewrites"])
+            ]
+            if not rows:
+                raise T2XError("no line of this batch is rewritten yet; start it first")
+            self._pictures(batch).mkdir(exist_ok=True)
+            left = [row for row in rows if not self.picture(batch, row[0], row[2]).exists()]
+            for done, (index, prompt, number, rewrite) in enumerate(left):
+                work.progress(f"drawing {batch.name}", done, len(left))
+                self._draw(work, batch, index, prompt, number, rewrite)
+            work.progress(f"drawing {batch.name}", len(left), max(1, len(left)))
+            return self.state(batch)
+
+        return TaskRequest("draw a batch", run, {"batch": batch.id})
+
+    def _draw(
+        self, work: Work, batch: Batch, index: int, prompt: str, number: int, rewrite: Any
+    ) -> None:
+        from t2x.registry import import_attr
+        from t2x.studio.engine import JOBS
+        from t2x.studio.events import Drawn
+        from t2x.studio.requests import BestOfRequest
+
+        drawn: list[Drawn] = []
+        request = BestOfRequest(
+            prompt,
+            num=1,
+            seed=batch.seed + index,
+            rewrite=False,
+            text=str(rewrite["text"]),
+            negative=str(rewrite.get("negative", "")),
+            rewards=(),
+        )
+        import_attr(JOBS["best_of"])(work.aside(drawn.append), request)
+        _save(drawn[0], self.picture(batch, index, number))
+
+
+def _save(drawn: Any, path: Path) -> None:
+    """Write a whole picture with its recipe, or none."""
+    from t2x.media import png_info
+    from t2x.studio.recipes import Recipe, chunks
+
+    part = path.with_suffix(".part")
+    try:
+        info = png_info(chunks(Recipe.from_record(drawn.recipe)))
+        drawn.picture.save(part, format="PNG", pnginfo=info)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise T2XError(f"a picture of the batch can't be written: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole records of a file that may be being written."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+    except FileNotFoundError:
+        return
+
+
+def _count(path: Path) -> int:
+    from t2x.jobs.lines import blocks
+
+    try:
+        with path.open("rb") as file:
+            return sum(block.count(b"\n") for block in blocks(file))
+    except FileNotFoundError:
+        return 0
+
+
+def _prompts(source: Source) -> int:
+    """Lines that are settled when the job is done: all but blank ones."""
+    from t2x.jobs.lines import read_lines
+
+    return sum(1 for line in read_lines(source) if line.prompt or line.error)
