@@ -1,5 +1,5 @@
-"""Files of prompts in the studio: uploaded, rewritten by ``t2x.jobs`` and drawn on demand, with what
-is done so far in a folder of its own, so that a batch goes on after a stop or a restart.
+"""Files of prompts in the studio: uploaded, rewritten by ``t2x.jobs`` and drawn on demand, with
+what is done so far in a folder of its own, so that a batch goes on after a stop or a restart.
 
     batch = batches.add("ada", path, name="prompts.csv")
     studio.run(batches.rewriting(batch), user="ada")
@@ -17,8 +17,9 @@ import secrets
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[0-9]{10}-[0-9a-f]{16}")
 _SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".txt")
+_FEW = 8  # prompts between two tidings
 MOST = 100  # batches of one user that are kept
 
 __all__ = ["Batch", "BatchState", "Batches"]
@@ -41,7 +43,8 @@ __all__ = ["Batch", "BatchState", "Batches"]
 
 @dataclass(frozen=True)
 class Batch:
-    """A file of a user, and what is made of it: ``num`` rewrites of each prompt from ``seed``."""
+    """A file of a user, and what is made of it: ``num`` rewrites of each prompt from ``seed``;
+    ``total`` lines hold something."""
 
     id: str
     user: str
@@ -50,6 +53,7 @@ class Batch:
     column: str | None = None
     num: int = 1
     seed: int = 0
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class BatchState:
     def said(self) -> str:
         """One line about it."""
         parts = [f"{self.written} of {self.total} lines rewritten"]
-        parts += [f"{self.bad} bad or blank"] if self.bad else []
+        parts += [f"{self.bad} bad"] if self.bad else []
         parts += [f"{self.drawn} pictures"] if self.drawn else []
         return ", ".join(parts) + "."
 
@@ -110,7 +114,9 @@ class Batches:
         folder = made_folder(self.folder(batch))
         try:
             shutil.copyfile(path, self._input(batch))
-            self.source(batch)
+            batch = replace(batch, total=_prompts(self.source(batch)))
+            if not batch.total:
+                raise T2XError(f"{shown} holds no prompt; give one per line")
             values = json.dumps(asdict(batch), ensure_ascii=False)
             write_whole(folder / "batch.json", values)
         except BaseException as error:
@@ -165,16 +171,16 @@ class Batches:
 
     def state(self, batch: Batch, *, errors: int = 20) -> BatchState:
         """How far it is, from what lies in its folder."""
-        source, out = self.source(batch), self.output(batch)
+        out = self.output(batch)
         bad = side_files(out)[0]
-        shown = []
+        shown: list[tuple[int, str]] = []
         for row in _lines(bad):
             if len(shown) == errors:
                 break
             shown.append((int(row["line"]), str(row["error"])))
         drawn = sum(1 for _ in self._pictures(batch).glob("*.png"))
         return BatchState(
-            total=_prompts(source), written=_count(out), bad=_count(bad), drawn=drawn,
+            total=batch.total, written=_count(out), bad=_count(bad), drawn=drawn,
             errors=tuple(shown),
         )  # fmt: skip
 
@@ -218,11 +224,22 @@ class Batches:
 
             what = f"rewriting {batch.name}"
             work.progress(what, 0, 1)
-            rewriter = work.models.rewriter()
+            rewriter: Any = copy(work.models.rewriter())
             inner = getattr(rewriter, "rewriter", rewriter)
+            done = 0
 
-            def progress(done: int, total: int | None) -> None:
-                work.progress(what, done, total or 1)
+            def tell(more: int) -> None:
+                nonlocal done
+                done += more
+                work.progress(what, min(done, batch.total), batch.total)
+
+            if inner is not rewriter:
+                rewriter.rewriter = _Told(inner, tell)
+
+            def progress(lines: int, total: int | None) -> None:
+                nonlocal done
+                done = lines
+                tell(0)
 
             with work.phase("rewrite"), work.stoppable(inner, ("model",)):
                 rewrite_file(
@@ -279,6 +296,24 @@ class Batches:
         )
         import_attr(JOBS["best_of"])(work.aside(drawn.append), request)
         _save(drawn[0], self.picture(batch, index, number))
+
+
+class _Told:
+    """A rewriter that tells after every few prompts; their text does not hang on it."""
+
+    def __init__(self, rewriter: Any, tell: Callable[[int], None]) -> None:
+        self._rewriter, self._tell = rewriter, tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rewriter, name)
+
+    def rewrite(self, prompts: Sequence[str], **options: Any) -> list[Any]:
+        """As the rewriter does."""
+        found: list[Any] = []
+        for start in range(0, len(prompts), _FEW):
+            found += self._rewriter.rewrite(prompts[start : start + _FEW], **options)
+            self._tell(len(prompts[start : start + _FEW]))
+        return found
 
 
 def _save(drawn: Any, path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 from t2x.plain import plain
 from t2x.studio.events import Drawn, Event, Scored
-from t2x.studio.history_files import HistoryFiles, checked_id, insert, picture_id, row_values
+from t2x.studio.history_files import (
+    EXPORTS,
+    HistoryFiles,
+    checked_id,
+    insert,
+    picture_id,
+    row_values,
+)
 from t2x.studio.recipes import Recipe
 from t2x.studio.requests import EditRequest, Request
 
@@ -242,6 +250,7 @@ class History:
             rows = db.execute(
                 "SELECT id, source FROM pictures WHERE user = ? AND deleted", (user,)
             ).fetchall()
+        shutil.rmtree(self.files.folder(user) / EXPORTS, ignore_errors=True)
         try:
             for row in rows:
                 self.files.path(user, row["id"]).unlink(missing_ok=True)

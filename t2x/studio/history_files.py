@@ -43,9 +43,10 @@ CREATE INDEX IF NOT EXISTS by_job ON pictures (job, arm);
 """
 _ID = re.compile(r"[0-9a-z]{8,32}-[a-z]{1,16}-\d{1,6}")
 _OWNER = "user.txt"
+EXPORTS = "exports"  # files made for a download, in the folder of a user
 _PATIENCE = 60  # seconds for another process
 
-__all__ = ["HistoryFiles", "checked_id", "picture_id"]
+__all__ = ["EXPORTS", "HistoryFiles", "checked_id", "picture_id"]
 
 
 def picture_id(job: str, arm: str, index: int) -> str:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2x.errors import T2XError
+from t2x.studio.history_files import EXPORTS
 
 if TYPE_CHECKING:
-    from t2x.studio.history import History
+    from t2x.studio.history import History, Kept
 
 _KEPT = 3600  # seconds that a file waits for its download
 
-__all__ = ["zip_history"]
+__all__ = ["json_beside", "zip_history"]
 
 
 def zip_history(history: History, user: str, ids: Iterable[str] | None = None) -> Path:
@@ -28,9 +29,7 @@ def zip_history(history: History, user: str, ids: Iterable[str] | None = None) -
     Pictures whose files are gone have their JSON alone, and ``MISSING.txt`` names them. Files of
     the user that are older than an hour go. Raises T2XError if there is nothing, or no space.
     """
-    root = history.files.home / "exports" / history.files.folder(user).name
-    _tidy(root)
-    folder = root / secrets.token_hex(16)
+    folder = _new_folder(history, user)
     path = folder / f"t2x-history-{time.strftime('%Y%m%d-%H%M%S')}.zip"
     try:
         folder.mkdir(parents=True)
@@ -42,6 +41,24 @@ def zip_history(history: History, user: str, ids: Iterable[str] | None = None) -
         shutil.rmtree(folder, ignore_errors=True)
         raise T2XError("there is no picture to put into a zip; draw one first")
     return path
+
+
+def json_beside(history: History, user: str, kept: Kept) -> Path:
+    """Write what is known of one picture into a file for its download."""
+    folder = _new_folder(history, user)
+    path = folder / (kept.file_name.removesuffix(".png") + ".json")
+    try:
+        folder.mkdir(parents=True)
+        path.write_text(json.dumps(kept.record(), ensure_ascii=False, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise T2XError(f"the file can't be written: {error}; free some space") from error
+    return path
+
+
+def _new_folder(history: History, user: str) -> Path:
+    root = history.files.folder(user) / EXPORTS
+    _tidy(root)
+    return root / secrets.token_hex(16)
 
 
 def _write(history: History, user: str, ids: Iterable[str] | None, path: Path) -> int:

@@ -159,7 +159,9 @@ def test_a_zip_holds_pictures_and_recipes_and_names_what_is_gone(tmp_path: Path)
         assert len(file.namelist()) == 2
     with pytest.raises(T2XError, match="no picture"):
         zip_history(history, "nobody")
-    assert not (history.files.home / "exports" / history.files.folder("nobody").name / "x").exists()
+    assert not list(history.files.folder("nobody").rglob("*.zip"))
+    history.delete("ada")
+    assert not list(history.files.folder("ada").rglob("*.zip"))
 
 
 WRITER = """
