@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from t2x.files import write_whole
+from t2x.studio.batches import Batches
+from t2x.studio.history import History
+from t2x.studio.preferences import TASTE, Tastes
 
 from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
 from .desk import Desk, new_guest, user_of
@@ -79,9 +82,15 @@ def _page_secret(home: Path) -> str:
 
 
 def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> Desk:
+    history, tastes = History(home), Tastes(home)
+    studio.listen(history.watch)
+    studio.offer_reward(TASTE, tastes.reward)
     return Desk(
         studio=studio,
         home=home,
+        history=history,
+        tastes=tastes,
+        batches=Batches(home / "pictures"),
         guest=guest,
         tabs=tabs,
         prompt=gr.Textbox(

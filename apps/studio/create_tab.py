@@ -20,6 +20,7 @@ from .guidance_panel import GuidancePanel, guidance_panel
 from .live import note_line
 from .settings_panel import SettingsPanel, settings_panel, wire_settings
 from .stage import QUIET, Show, Stage, pictures_area, wire_stage
+from .taste_buttons import pair_buttons, thumb_buttons
 from .words import rewrite_html
 
 __all__ = ["tab"]
@@ -58,6 +59,8 @@ def tab(desk: Desk) -> None:
     """Lay the tab out and wire it."""
     with gr.Column(elem_id="create", elem_classes="t2x-page"):
         page = _layout(desk)
+        pair_buttons(desk, page.stage)
+    thumb_buttons(desk)
     wire_settings(desk, page.settings, page.stage.status)
     wire_stage(desk, page.stage)
     _wire_drawing(desk, page)

@@ -16,7 +16,10 @@ import gradio as gr
 from t2x.studio.events import Event, Waiting
 
 if TYPE_CHECKING:
+    from t2x.studio.batches import Batches
     from t2x.studio.engine import Studio
+    from t2x.studio.history import History
+    from t2x.studio.preferences import Tastes
     from t2x.studio.requests import Request
 
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
@@ -43,8 +46,8 @@ def user_of(guest: str | None, request: gr.Request | None) -> str:
 class Desk:
     """Made by ``app.build`` before any tab, inside its ``gr.Blocks``.
 
-    ``studio`` does the work; ``home`` is the folder of history, tastes and uploads. ``guest`` is
-    the browser's id (an input of each handler that needs a user: ``user_of(guest, request)``).
+    ``studio`` does the work; ``home`` is the folder of ``history``, ``tastes`` and ``batches``.
+    ``guest`` is the browser's id (an input of each handler that needs a user: ``user_of(guest, request)``).
     ``prompt`` and ``seed`` are the Create tab's boxes, ``edit_picture`` the Edit tab's picture and
     ``edit_shows`` the words for what it shows:
     a tab hands something over by having them among its outputs, with ``open_tab(name)`` for
@@ -57,6 +60,9 @@ class Desk:
 
     studio: Studio
     home: Path
+    history: History
+    tastes: Tastes
+    batches: Batches
     guest: gr.BrowserState
     tabs: gr.Tabs
     prompt: gr.Textbox

@@ -1,0 +1,119 @@
+"""Thumbs for the picture that is selected on the Create tab, and "this side is better" for pairs;
+what they say about the user's taste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from PIL import Image
+
+from t2x.errors import T2XError
+from t2x.media import png_text
+from t2x.studio.preferences import TasteState
+from t2x.studio.recipes import read_chunks
+
+from .album import Album
+from .desk import Desk, user_of
+from .live import note_line
+from .stage import QUIET, SIDES, Stage
+
+__all__ = ["pair_buttons", "thumb_buttons"]
+
+
+def thumb_buttons(desk: Desk) -> None:
+    """Add thumbs to the row below the selected picture of the Create tab, and wire them."""
+    with desk.picked_tools:
+        up = gr.Button("👍", size="sm", elem_id="thumb-up", scale=0, min_width=48)
+        down = gr.Button("👎", size="sm", elem_id="thumb-down", scale=0, min_width=48)
+        said = gr.HTML(elem_id="thumb-said")
+
+    def thumb(liked: bool) -> Callable[..., Any]:
+        def keep(path: str | None, guest: Any, request: gr.Request) -> Any:
+            if not path:
+                return gr.skip()
+            try:
+                recipe = read_chunks(png_text(path))
+                with Image.open(path) as picture:
+                    state = desk.tastes.thumb(
+                        user_of(guest, request),
+                        "" if recipe is None else recipe.prompt,
+                        picture.convert("RGB"),
+                        liked=liked,
+                    )
+            except (T2XError, OSError) as error:
+                return note_line(str(error), problem=True)
+            return _said(state)
+
+        return keep
+
+    for button, liked in ((up, True), (down, False)):
+        button.click(thumb(liked), [desk.picked, desk.guest], said, **QUIET)
+    desk.picked.change(lambda: "", None, said, queue=False, **QUIET)
+
+
+def pair_buttons(desk: Desk, stage: Stage) -> None:
+    """Lay out and wire "left is better" and "right is better" below the two sides of a stage: they
+    speak of the pictures of the same place on both sides, one pair after the other."""
+    with gr.Row(visible=False, elem_classes="tools", elem_id="pair-tools") as row:
+        left = gr.Button("Left is better", size="sm", elem_id="left-better", scale=0)
+        pair = gr.HTML(elem_id="pair-number")
+        right = gr.Button("Right is better", size="sm", elem_id="right-better", scale=0)
+        said = gr.HTML(elem_id="pair-said")
+    at = gr.State(0)
+
+    def choice(side: int) -> Callable[..., Any]:
+        def keep(album: Album | None, place: int, guest: Any, request: gr.Request) -> Any:
+            pairs = _pairs(album)
+            if place >= len(pairs):
+                return {said: gr.skip()}
+            paths = pairs[place] if side == 0 else pairs[place][::-1]
+            try:
+                better, worse = (_opened(path) for path in paths)
+                prompt = str(getattr(getattr(album, "request", None), "prompt", ""))
+                state = desk.tastes.choose(user_of(guest, request), prompt, better, worse)
+            except (T2XError, OSError, AttributeError) as error:
+                return {said: note_line(str(error), problem=True)}
+            return {said: _said(state), at: place + 1} | shown(album, place + 1)
+
+        return keep
+
+    def shown(album: Album | None, place: int) -> dict[Any, Any]:
+        """The number of the pair that is spoken of; no buttons behind the last one."""
+        total = len(_pairs(album))
+        more = place < total
+        number = f"<span>pair {place + 1} of {total}</span>" if more else ""
+        return {
+            row: gr.Row(visible=total > 0),
+            pair: number,
+            left: gr.Button(visible=more),
+            right: gr.Button(visible=more),
+        }
+
+    def begin(album: Album | None) -> dict[Any, Any]:
+        return {at: 0, said: ""} | shown(album, 0)
+
+    outputs = [row, pair, left, right, said, at]
+    for button, side in ((left, 0), (right, 1)):
+        button.click(choice(side), [stage.album, at, desk.guest], outputs, **QUIET)
+    stage.album.change(begin, stage.album, outputs, queue=False, **QUIET)
+
+
+def _pairs(album: Album | None) -> list[tuple[str, str]]:
+    """Paths of the pictures of the same seed on both sides."""
+    if album is None or album.request is None or album.request.kind not in ("compare", "guide"):
+        return []
+    first, second = (album.arms.get(arm, []) for arm in SIDES[album.request.kind])
+    by_seed = {picture.seed: picture.path for picture in second}
+    return [(p.path, by_seed[p.seed]) for p in first if p.seed in by_seed]
+
+
+def _opened(path: str) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.convert("RGB")
+
+
+def _said(state: TasteState) -> str:
+    return note_line(state.said)
