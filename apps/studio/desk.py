@@ -47,7 +47,8 @@ class Desk:
     """Made by ``app.build`` before any tab, inside its ``gr.Blocks``.
 
     ``studio`` does the work; ``home`` is the folder of ``history``, ``tastes`` and ``batches``.
-    ``guest`` is the browser's id (an input of each handler that needs a user: ``user_of(guest, request)``).
+    ``guest`` is the browser's id (an input of each handler that needs a user:
+    ``user_of(guest, request)``).
     ``prompt`` and ``seed`` are the Create tab's boxes, ``edit_picture`` the Edit tab's picture and
     ``edit_shows`` the words for what it shows:
     a tab hands something over by having them among its outputs, with ``open_tab(name)`` for
