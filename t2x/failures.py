@@ -37,7 +37,7 @@ from t2x.loading_reports import Report, watch_reports
 from t2x.settings import INDEX_FILE
 
 _SECRETS = re.compile(
-    r"\bhf_[A-Za-z0-9]{16,}|(?<=Bearer )\S+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)|(?<=token=)[^&\s'\"]+"
+    r"\bhf_[A-Za-z0-9]{16,}|\bsk-[\w-]{16,}|(?<=Bearer )\S+|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)|(?<=token=)[^&\s'\"]+"
 )
 _ROOM = 10**8  # bytes free on a disk that is not full
 _FULL = {errno.ENOSPC, errno.EDQUOT}

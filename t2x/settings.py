@@ -15,7 +15,7 @@ from t2x.errors import T2XError
 SETTINGS_FILE = "t2x.json"
 INDEX_FILE = "model_index.json"  # only a whole pipeline of diffusers has one
 
-__all__ = ["INDEX_FILE", "SETTINGS_FILE", "base_name", "read_object", "read_settings"]
+__all__ = ["INDEX_FILE", "SETTINGS_FILE", "base_name", "read_index", "read_object", "read_settings"]
 
 
 def read_settings(folder: str | Path) -> dict[str, Any]:
@@ -34,6 +34,23 @@ def base_name(folder: str | Path) -> str | None:
         path = Path(folder) / SETTINGS_FILE
         raise T2XError(f'{path}: "base" is {base!r}; give a name, folder or hub id')
     return base
+
+
+def read_index(folder: str | Path) -> dict[str, Any]:
+    """Read the index of a pipeline of diffusers: classes as [library, name], and settings.
+
+    Raises T2XError for a file that is none.
+    """
+    path = Path(folder) / INDEX_FILE
+    index = read_object(path)
+    if not isinstance(index.get("_class_name"), str):
+        raise T2XError(f"{path} names no class of pipelines under '_class_name'")
+    for name, entry in index.items():
+        pair = isinstance(entry, list) and len(entry) == 2
+        texts = pair and all(isinstance(text, str | None) for text in entry)
+        if isinstance(entry, list) and not texts and not name.startswith("_"):
+            raise T2XError(f"{path}: {name!r} is {entry!r}; it must be [library, class]")
+    return index
 
 
 def read_object(path: Path) -> dict[str, Any]:

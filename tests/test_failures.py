@@ -268,7 +268,10 @@ def test_secrets_stay_out(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "plainword")
     text = f"plainword {TOKEN} https://me:word@host/a?token=abc Bearer xyz hf_hub_download"
     assert (
-        without_secrets(text) == "*** *** https://***@host/a?token=*** Bearer *** hf_hub_download"
+        without_secrets("key sk-proj-abcDEF_1234567890-x is wrong") == "key *** is wrong"
+        and without_secrets("task-force risk-averse sk-8") == "task-force risk-averse sk-8"
+        and without_secrets(text)
+        == "*** *** https://***@host/a?token=*** Bearer *** hf_hub_download"
     )
     with pytest.raises(T2XError) as caught, reading(f"https://me:{TOKEN}@host/x"):
         raise ValueError(f"no login with {TOKEN}")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from t2x.benchmarks.marker import MARKER, read_marker, write_marker
+from t2x.benchmarks.marker import MARKER, DamagedMarkerError, read_marker, write_marker
 from t2x.errors import T2XError
 from t2x.files import made_folder, take_lock
 from t2x.jobs.output import check_same, side_files
@@ -33,7 +33,12 @@ __all__ = ["ARMS", "REWRITES", "SCORES", "SUMMARY", "own_folder", "tie"]
 def own_folder(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """The folder, for this process alone; with ``overwrite`` without what an earlier run made."""
     made_folder(out)
-    ours = read_marker(out) is not None
+    try:
+        ours = read_marker(out) is not None
+    except DamagedMarkerError:
+        if not overwrite:
+            raise
+        ours = True
     others = [path.name for path in out.iterdir() if path.name not in (_LOCK, "parts")]
     if others and not ours:
         raise T2XError(

@@ -12,6 +12,7 @@ stops where one is missing. So an arm is a GEN_MODEL. It reads prompts from its 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from t2x.benchmarks.layout import (
 from t2x.errors import T2XError
 
 PROMPTS, SKILLS = "genai_image.json", "genai_skills.json"
+_NUMBER = re.compile(r"[0-9]{1,18}")  # names a file
 WHOLE = (527, 1600)  # sizes that the evaluator knows
 
 __all__ = ["BENCHMARK", "PROMPTS", "SKILLS"]
@@ -66,7 +68,7 @@ def _read(path: Path) -> list[Item]:
     items = []
     for position, (key, row) in enumerate(rows.items()):
         prompt = row.get("prompt") if isinstance(row, dict) else None
-        if not isinstance(prompt, str) or not prompt.strip() or not key.isdecimal():
+        if not isinstance(prompt, str) or not prompt.strip() or not _NUMBER.fullmatch(key):
             raise T2XError(
                 f"{key!r} in {str(file)!r} is no number with a text under 'prompt'; give the "
                 f"official {PROMPTS}"

@@ -26,6 +26,7 @@ from t2x.benchmarks.layout import (
     OfficialFolder,
     Sample,
     read_json,
+    read_lines,
     read_text,
 )
 from t2x.errors import T2XError
@@ -60,7 +61,7 @@ FACTS = Facts(
 def _read(path: Path) -> list[Item]:
     file = _metadata_file(path)
     items: list[Item] = []
-    for number, line in enumerate(read_text(file).splitlines(), 1):
+    for number, line in enumerate(read_lines(file), 1):
         if not line.strip():
             continue
         value = read_json(line, f"{file}:{number}")

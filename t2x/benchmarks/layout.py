@@ -31,6 +31,7 @@ __all__ = [
     "check_file_name",
     "problems",
     "read_json",
+    "read_lines",
     "read_text",
 ]
 
@@ -199,6 +200,12 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise T2XError(f"cannot read the prompts in {str(path)!r}: {error}") from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Its lines as an editor shows them: U+2028 and other signs that end lines elsewhere are part
+    of a prompt. Raises T2XError."""
+    return read_text(path).removesuffix("\n").split("\n")
 
 
 def read_json(text: str, where: str) -> Any:

@@ -15,7 +15,11 @@ from t2x.files import write_whole
 MARKER = "t2x-benchmark.json"
 _WHAT = "pictures and rewrites of a public benchmark: for measuring, never for training"
 
-__all__ = ["MARKER", "read_marker", "refuse_benchmark", "write_marker"]
+__all__ = ["MARKER", "DamagedMarkerError", "read_marker", "refuse_benchmark", "write_marker"]
+
+
+class DamagedMarkerError(T2XError):
+    """The file is there and is no JSON: a disk was full, or a copy broke off."""
 
 
 def write_marker(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -25,13 +29,17 @@ def write_marker(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """The settings of a folder; None if it is no benchmark's."""
+    """The settings of a folder; None if it is no benchmark's. Raises T2XError."""
     try:
         value = json.loads((folder / MARKER).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise T2XError(f"cannot read {folder / MARKER}: {error}") from error
+    except ValueError as error:
+        raise DamagedMarkerError(
+            f"cannot read {folder / MARKER}: {error}; --overwrite begins the run anew"
+        ) from error
     if not isinstance(value, dict) or value.pop("what", None) is None:
         raise T2XError(f"{folder / MARKER} was not written by t2x; move it away")
     return value

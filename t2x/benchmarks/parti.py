@@ -22,6 +22,7 @@ from t2x.benchmarks.layout import (
     OfficialFolder,
     Sample,
     read_json,
+    read_lines,
     read_text,
 )
 from t2x.errors import T2XError
@@ -50,7 +51,7 @@ def _read(path: Path) -> list[Item]:
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
         raise T2XError(f"there is no {FILE} at {str(path)!r}; give the official file")
-    lines = read_text(file).splitlines()
+    lines = read_lines(file)
     try:
         rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
     except csv.Error as error:

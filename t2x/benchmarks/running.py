@@ -195,7 +195,7 @@ def _texts(
     if "rewrite" not in setup.arms:
         return texts, {}
     _rewrite(setup, items, out / REWRITES, say)
-    rows = map(json.loads, (out / REWRITES).read_text("utf-8").splitlines())
+    rows = map(json.loads, (out / REWRITES).read_text("utf-8").rstrip("\n").split("\n"))
     found = {row["index"]: row["rewrites"][0] for row in rows}
     own: Texts = {}
     statuses: Counter[str] = Counter()

@@ -115,5 +115,5 @@ def _output(folder: Path, arm: str, name: str, reward: RewardModel, what: str) -
 
 
 def _read(path: Path) -> list[float]:
-    rows = map(json.loads, path.read_text("utf-8").splitlines())
+    rows = map(json.loads, path.read_text("utf-8").rstrip("\n").split("\n"))
     return [math.nan if row["score"] is None else float(row["score"]) for row in rows]

@@ -26,7 +26,7 @@ from t2x.benchmarks.layout import (
     OfficialFolder,
     Sample,
     check_file_name,
-    read_text,
+    read_lines,
 )
 from t2x.errors import T2XError
 
@@ -72,7 +72,7 @@ FACTS = Facts(
 def _read(path: Path) -> list[Item]:
     items: list[Item] = []
     for category, file in _files_of(path).items():
-        lines = [line.split("\t")[0].strip() for line in read_text(file).splitlines()]
+        lines = [line.split("\t")[0].strip() for line in read_lines(file)]
         prompts = [line for line in lines if line]
         if not prompts:
             raise T2XError(f"{str(file)!r} holds no prompt; give the official file")

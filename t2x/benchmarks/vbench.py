@@ -29,6 +29,7 @@ from t2x.benchmarks.layout import (
     Sample,
     check_file_name,
     read_json,
+    read_lines,
     read_text,
 )
 from t2x.errors import T2XError
@@ -112,9 +113,7 @@ def _rows(path: Path) -> Iterable[tuple[str, Sequence[str]]]:
                 return _info_rows(file)
         folder = path / "prompts_per_dimension"
         files = sorted((folder if folder.is_dir() else path).glob("*.txt"))
-    rows = [
-        (p, _suite(file)) for file in files for p in map(str.strip, read_text(file).splitlines())
-    ]
+    rows = [(p, _suite(file)) for file in files for p in map(str.strip, read_lines(file))]
     rows = [(prompt, names) for prompt, names in rows if prompt]
     if not rows:
         raise T2XError(

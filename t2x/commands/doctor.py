@@ -130,9 +130,6 @@ def _print_plan(report: RunReport) -> None:
             for said in phase.notes:
                 note(without_secrets(f"{phase.kind} {phase.source}: {said}"))
         note(memory.summary())
-        for phase in memory.phases:
-            for text in phase.notes:
-                note(f"{phase.kind} {phase.source}: {text}")
     for problem in report.problems():
         note(f"problem: {problem}")
     for advice in report.advice():

@@ -93,7 +93,7 @@ def _prompts(given: list[str] | None, file: Path | None) -> list[str]:
         raise T2XError("give --prompt or --prompts FILE, one of both")
     if file is not None:
         try:
-            return file.read_text(encoding="utf-8-sig").splitlines()
+            return file.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise T2XError(f"cannot read the prompts in {str(file)!r}: {error}") from error
     if given:

@@ -90,6 +90,8 @@ class Adapters:
         for name, given, one in (("loras", fixed, 0.8), ("embeddings", embeddings, None)):
             if not isinstance(given, Mapping | None):
                 raise T2XError(f"{name} is {given!r}; give a dict by file, as {{'a.pt': {one}}}")
+        if not isinstance(folder, str | Path | None):
+            raise T2XError(f"lora_folder is {folder!r}; give a path, as 'loras'")
         if folder is not None and not Path(folder).expanduser().is_dir():
             raise T2XError(f"there is no folder {str(folder)!r}; give one that holds LoRAs")
         self.folder = None if folder is None else Path(folder).expanduser()

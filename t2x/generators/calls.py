@@ -21,11 +21,16 @@ OWN_ARGUMENTS = (
     "latents",
 )
 
+# Bytes a pixel that decoding takes at the least: a picture in float32 four times (the output, the
+# batch, and while it is rounded), where networks of a hundred channels would be another 400.
+_DECODING = 4 * 3 * 4
+
 SHOWN_DEFAULTS = ("num_inference_steps", "guidance_scale", "true_cfg_scale", "num_frames")
 
 __all__ = [
     "call_arguments",
     "check_prompts",
+    "check_room",
     "checked_sampling",
     "default_arguments",
     "guidance_acts",
@@ -163,6 +168,21 @@ def check_prompts(
     if negative is not None and (isinstance(negative, str) or len(negative) != len(prompts)):
         raise T2XError(
             f"{len(prompts)} prompts need as many negative prompts, one per sample ('' for none)"
+        )
+
+
+def check_room(call: Mapping[str, Any], model_id: str) -> None:
+    """Refuse a picture or clip which, finished, is larger than the memory: a decoder holds several
+    times as much, and a process that asks for it is killed without a word."""
+    from t2x.memory.machine import available_bytes, readable_bytes
+
+    height, width = call.get("height") or 0, call.get("width") or 0
+    needed = _DECODING * height * width * (call.get("num_frames") or 1)
+    room = available_bytes()
+    if room is not None and needed > room:
+        raise T2XError(
+            f"{model_id}: {height}x{width} pixels need {readable_bytes(needed)} at the least, and "
+            f"{readable_bytes(room)} of memory are free; ask for a smaller size or fewer frames"
         )
 
 

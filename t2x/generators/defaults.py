@@ -45,6 +45,8 @@ class SamplingDefaults:
 
 def chosen_preset(source: Any, name: str | None) -> ModelPreset | None:
     """Give the preset of that name, none for "none", and that of ``source`` for None."""
+    if not isinstance(name, str | None):
+        raise T2XError(f"preset is {name!r}; give a name of `t2x list generators`, or 'none'")
     if name == "none":
         return None
     return preset_for(source) if name is None else preset_named(name)
@@ -90,7 +92,7 @@ def sampling_defaults(
             f"not for {kind}; give another, or preset='none'"
         )
     if preset is not None and recorded and not preset.few_step:
-        found = presumed(pipeline, name=name)
+        found = presumed(pipeline, name=name, given=given)
         if found.few_step and set(found.sampling) - set(given):
             told = f"it was made from {preset.hub[0]}, whose settings do not hold for it any more"
             return _presumed(found, given, (name or kind) if say else "", (told,))
@@ -101,7 +103,7 @@ def sampling_defaults(
         if say:
             log.info("%s: sampled as its authors do (%s)", name or kind, said)
         return SamplingDefaults({**own, **given}, preset.negative, preset, differs)
-    found = presumed(pipeline, name=name)
+    found = presumed(pipeline, name=name, given=given)
     whole = {"num_inference_steps", "guidance_scale"} <= given.keys()
     if whole and not found.negative:
         return SamplingDefaults(dict(given))

@@ -22,6 +22,7 @@ from t2x.generators.calls import (
     SHOWN_DEFAULTS,
     call_arguments,
     check_prompts,
+    check_room,
     checked_sampling,
     guidance_acts,
     negative_matters,
@@ -159,6 +160,8 @@ class DiffusionGenerator:
         and where it is unless ``dtype`` or ``device`` says otherwise, and takes no other
         ``pipeline_kwargs``. Raises T2XError for a source that cannot be loaded.
         """
+        if not isinstance(sampling, Mapping | None):
+            raise T2XError(f"sampling is {sampling!r}; give a dict, as {{'true_cfg_scale': 4.0}}")
         named = {"num_inference_steps": num_inference_steps, "guidance_scale": guidance_scale}
         given = {**(sampling or {}), **{k: v for k, v in named.items() if v is not None}}
         adapters = Adapters.taken_from(pipeline_kwargs)
@@ -373,6 +376,7 @@ class DiffusionGenerator:
 
         self._check_input(prompts, negative, seeds)
         call = self._call(size, num_frames)
+        check_room(call, self.model_id)
         reader = self._reader(syntax)
         given = list(negative) if negative is not None else [""] * len(prompts)
         own = self._negative

@@ -172,6 +172,7 @@ class GuidedGenerator:
         sources: Sources | None = None,
         originals: Sequence[str] | None = None,
         context: Context | None = None,
+        syntax: Syntax | None = None,
         callback: Callable[[int, int], None] | None = None,
     ) -> Media:
         """Draw one picture (N, 3, H, W) or video (N, F, 3, H, W) per prompt, as
@@ -184,7 +185,9 @@ class GuidedGenerator:
         """
         if originals is not None and len(originals) != len(prompts):
             raise T2XError(f"{len(prompts)} prompts but {len(originals)} originals; give one each")
-        words = self.generator.said(prompts if originals is None else originals)
+        words = list(prompts if originals is None else originals)
+        if syntax != "plain":
+            words = self.generator.said(words)
         drawn: dict[int, SampleTrace | None] = {}
         notes: dict[int, dict[str, Any]] = {}
         cost: dict[str, PartCost] = {}
@@ -209,6 +212,7 @@ class GuidedGenerator:
             size=size,
             num_frames=num_frames,
             sources=sources,
+            syntax=syntax,
             callback=callback,
             draw=draw,
         )

@@ -17,7 +17,7 @@ from t2x.errors import T2XError
 from t2x.failures import UNUSED, check_parts, check_vocabulary, reading
 from t2x.generators.folders import base_of, load_parts
 from t2x.generators.placement import Placement
-from t2x.settings import INDEX_FILE
+from t2x.settings import INDEX_FILE, read_index
 from t2x.weight_files import names_file
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ def load_pipeline(
         raise T2XError(
             f"{whole} has no {INDEX_FILE}; give a folder written by pipeline.save_pretrained"
         )
+    if local:
+        read_index(whole)
     given = loaded_parts(whole, options or {}, dtype=dtype)
     arguments: dict[str, Any] = {"use_safetensors": True, "revision": revision, **given}
     advice = "give a hub id, a local folder or a loaded pipeline"

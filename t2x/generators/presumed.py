@@ -54,10 +54,13 @@ class _Few:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-def presumed(pipeline: Any, *, name: str = "") -> Presumption:
+def presumed(
+    pipeline: Any, *, name: str = "", given: Mapping[str, Any] | None = None
+) -> Presumption:
     """Read what a loaded pipeline of diffusers is probably sampled with.
 
-    ``name`` is the repository or folder that it came from, beside what its parts remember.
+    ``name`` is the repository or folder that it came from, beside what its parts remember;
+    ``given`` are settings of the caller's own, of which nothing is said.
     """
     arguments = default_arguments(type(pipeline))
     told = next(_told(pipeline, arguments), None)
@@ -65,12 +68,14 @@ def presumed(pipeline: Any, *, name: str = "") -> Presumption:
     reasons = [*_facts(pipeline)]
     if few is not None:
         sampling = _few_sampling(few, arguments)
-        return Presumption(sampling, (*reasons, _said(few, sampling, arguments)), "", bool(told))
+        return Presumption(
+            sampling, (*reasons, _said(few, _rest(sampling, given), arguments)), "", bool(told)
+        )
     if _needs_negative(arguments):
         scale = arguments["true_cfg_scale"]
         why = f"true_cfg_scale {scale:g} acts only beside a negative prompt: one space stands in"
         return Presumption({}, (*reasons, why), " ")
-    defaults = _shown(arguments)
+    defaults = _shown(_rest(arguments, given))
     if _config(pipeline, "transformer", "guidance_embeds"):
         why = f"guidance is distilled, the scale is an input: the defaults stay ({defaults})"
     else:
@@ -180,16 +185,23 @@ def _sample_size(pipeline: Any) -> Any:
     return own or next((size for size in parts if size is not None), None)
 
 
+def _rest(settings: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Those that the caller did not give."""
+    return {k: v for k, v in settings.items() if k not in (given or {})}
+
+
 def _said(few: _Few, sampling: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
     changes = [f"{k} {v:g} in place of {arguments[k]}" for k, v in sampling.items()]
     stays = "; the guidance scale stays, since it is an input" if few.guided else ""
-    return f"distilled to a few steps: {few.why}; so {', '.join(changes)}{stays}"
+    so = f"so {', '.join(changes)}" if changes else "the settings are the caller's own"
+    return f"distilled to a few steps: {few.why}; {so}{stays}"
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
     names = ("num_inference_steps", "guidance_scale", "true_cfg_scale")
     known = {name: arguments.get(name) for name in names}
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+    said = ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+    return said or "but for those that are given"
 
 
 def _config(pipeline: Any, part: str, key: str) -> Any:

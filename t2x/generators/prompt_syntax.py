@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from t2x.errors import T2XError
 from t2x.generators.adapters import Adapters
 from t2x.generators.attention_weights import WeightedEncoder, library, takes_weights, why_not
+from t2x.generators.identity import file_digest
 from t2x.generators.loading import quiet
 from t2x.prompts.budget import Count, TokenBudget
 from t2x.prompts.reading import Note, Reading, Segment, read_prompt
@@ -233,7 +234,7 @@ class PromptSyntax:
     def mark(self) -> dict[str, Any]:
         """What beside a prompt's own bytes decides how it is read, as JSON values for a key.
 
-        LoRAs that prompts may name are known by sizes and times of the files in their folder.
+        LoRAs that prompts may name are known by the content of their files.
         """
         if self.syntax == "plain":
             return {"mode": "plain"}
@@ -348,6 +349,17 @@ def _listed(texts: Any) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts)
 
 
+def _content(path: Path) -> str:
+    """Digest of a file, read again only if its size or time is another."""
+    stat = path.stat()
+    return _digest(path, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest(path: Path, size: int, changed: int) -> str:
+    return file_digest(path)
+
+
 def _listing(adapters: Adapters) -> str | None:
     """Digest of the LoRAs that can be called by name; None where there are none."""
     named = [(f"{name} {place}", Path(place)) for name, place in sorted(adapters.known.items())]
@@ -355,6 +367,5 @@ def _listing(adapters: Adapters) -> str | None:
         named += [(path.relative_to(root).as_posix(), path) for path in sorted(root.rglob("*"))]
     lines = []
     for name, path in named:
-        stat = path.stat() if path.is_file() else None
-        lines.append(name if stat is None else f"{name} {stat.st_size} {stat.st_mtime_ns}")
+        lines.append(f"{name} {_content(path)}" if path.is_file() else name)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] if lines else None

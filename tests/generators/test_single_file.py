@@ -249,6 +249,10 @@ def test_parts_from_files_stand_in_for_those_of_a_folder(made, tmp_path):
     assert keys[1].startswith(f"{keys[0]}+unet:")
     alone = load(tmp_path / "unet.safetensors", config=made / "sd-whole")
     assert torch.equal(alone.pipeline.unet.conv_in.weight, mixed.pipeline.unet.conv_in.weight)
+    with pytest.raises(
+        T2XError, match=r"the unet of .* is of another model: its cross_attention_d"
+    ):
+        load(made / "sd-whole", unet=made / "xl-whole" / "unet")
     with pytest.raises(T2XError, match=r"has no transformer; it has unet, vae, text_encoder"):
         load(made / "sd-whole", transformer=tmp_path / "unet.safetensors")
     with pytest.raises(T2XError, match=r"cannot load unet.safetensors"):
