@@ -229,7 +229,7 @@ def test_attempts_at_a_hub_that_can_not_be_reached_are_not_told(monkeypatch, cap
 
 
 def test_an_application_is_found_by_its_name():
-    assert set(registry.APPS) == {"serve"}
+    assert set(registry.APPS) == {"serve", "studio"}
     for target in registry.APPS.values():
         package, _, module = target.partition(":")[0].rpartition(".")
         assert (ROOT / FOLDERS[package] / f"{module}.py").is_file()

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 Way: TypeAlias = "Callable[[Generator, Shot], tuple[Tensor, Mapping[str, Any]]]"
 """Draws one picture, (3, H, W) or (F, 3, H, W), with further fields of ``Drawn``."""
 
-__all__ = ["FPS", "Brush", "Shot", "Way", "as_pictures", "call_of", "sampled", "size_of"]
+__all__ = [
+    "FPS",
+    "Brush",
+    "Shot",
+    "Way",
+    "as_pictures",
+    "call_of",
+    "check_area",
+    "own_pixels",
+    "sampled",
+    "size_of",
+]
 
 FPS = 8  # frames a second of videos
 
@@ -61,6 +72,30 @@ def size_of(sampling: Sampling) -> tuple[int, int] | None:
     return None if sampling.size is None else (sampling.size[0], sampling.size[1])
 
 
+def own_pixels(generator: Generator) -> int | None:
+    """Pixels of the pictures that a generator draws when no size is asked for; None where it does
+    not tell."""
+    from t2x.generators.diffusion import DiffusionGenerator
+    from t2x.generators.presumed import native_side
+
+    if not isinstance(generator, DiffusionGenerator):
+        return None
+    settings, side = generator.settings(), native_side(generator.pipeline) or 0
+    return (settings.get("height") or side) * (settings.get("width") or side) or None
+
+
+def check_area(generator: Generator, sampling: Sampling, enlarged: float) -> None:
+    """Raise T2XError for a picture of more than ``enlarged`` times the model's own pixels."""
+    own, size = own_pixels(generator), size_of(sampling)
+    if own is None or size is None or size[0] * size[1] <= enlarged * own:
+        return
+    side = int((enlarged * own) ** 0.5)
+    raise T2XError(
+        f"{size[0]}x{size[1]} pixels are too many for {generator.model_id}, which draws "
+        f"{int(own**0.5)}x{int(own**0.5)}; give at most as many as {side}x{side} has"
+    )
+
+
 class Brush:
     """Draws the pictures of one job, one by one, and tells each with its recipe.
 
@@ -81,7 +116,9 @@ class Brush:
             if not self.work.models.generator_ready:
                 self.work.progress(f"loading {self.work.models.generator_name}", 0, 1)
             with self.work.phase("load"):
-                self._generator = sampled(self.work.models.generator(), self.sampling)
+                found = self.work.models.generator()
+            check_area(found, self.sampling, self.work.models.limits.enlarged)
+            self._generator = sampled(found, self.sampling)
         return self._generator
 
     def paint(self, shot: Shot, how: Way | None = None) -> None:

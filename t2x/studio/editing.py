@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.studio.comparing import asked_rewards
-from t2x.studio.drawing import Brush, Shot, call_of
+from t2x.studio.drawing import Brush, Shot, call_of, own_pixels
 from t2x.studio.guiding import THUMBNAIL, StepTeller, steering_rewards
 from t2x.studio.scoring import score_pictures
 from t2x.types import Context
@@ -167,14 +167,11 @@ def fitted_size(
 ) -> tuple[int, int]:
     """The size that is asked for, or the one nearest to (height, width) in shape that has as many
     pixels as the model's own pictures and sides that it takes."""
-    from t2x.generators.presumed import native_side
-
     if asked is not None:
         return asked[0], asked[1]
-    settings, pipe = generator.settings(), generator.pipeline
-    side = native_side(pipe) or max(height, width)
-    pixels = (settings.get("height") or side) * (settings.get("width") or side)
-    multiple = max(_LEAST_MULTIPLE, 2 * int(getattr(pipe, "vae_scale_factor", 0) or 0))
+    pixels = own_pixels(generator) or height * width
+    factor = int(getattr(generator.pipeline, "vae_scale_factor", 0) or 0)
+    multiple = max(_LEAST_MULTIPLE, 2 * factor)
     scale = math.sqrt(pixels / (height * width))
 
     def near(length: int) -> int:

@@ -12,6 +12,7 @@ from t2x.errors import T2XError
 from t2x.plain import is_text
 from t2x.registry import check_names
 from t2x.studio.requests import (
+    REQUESTS,
     EditRequest,
     GuideRequest,
     Request,
@@ -34,6 +35,8 @@ class Limits:
         per_user: of them, of one user.
         pictures: in each arm of a job.
         side: of a picture, in pixels.
+        enlarged: pixels of a picture, in pictures of the model's own size: attention costs their
+            square, and one step can't be stopped.
         steps: of the denoiser.
         frames: of a video.
         characters: of a text.
@@ -49,6 +52,7 @@ class Limits:
     per_user: int = 8
     pictures: int = 32
     side: int = 2048
+    enlarged: float = 16.0
     steps: int = 200
     frames: int = 256
     characters: int = 8000
@@ -59,7 +63,7 @@ class Limits:
     def __post_init__(self) -> None:
         names = ("queue", "per_user", "pictures", "side", "steps", "frames", "characters")
         bounds: dict[str, tuple[float | str, float]] = {name: (1, 10**9) for name in names}
-        check_ranges("limits", self, bounds | {"weights": (0.0, 10**9)})
+        check_ranges("limits", self, bounds | {"weights": (0.0, 10**9), "enlarged": (0.1, 10**9)})
         if self.memory is not None:
             from t2x.memory.machine import parse_bytes
 
@@ -73,6 +77,8 @@ def check_request(request: Request, limits: Limits, *, rewards: Iterable[str] = 
     """
     if isinstance(request, TaskRequest):
         return
+    if not isinstance(request, REQUESTS):
+        raise T2XError(f"{type(request).__name__} is no request of the studio")
     build_config(type(request), request_record(request))  # every type
     if isinstance(request, EditRequest):
         _check_edit(request, limits)
@@ -84,6 +90,8 @@ def check_request(request: Request, limits: Limits, *, rewards: Iterable[str] = 
     else:
         if not request.prompt.strip():
             raise T2XError("the prompt is empty; say what the picture should show")
+        if request.text is not None and not request.text.strip():
+            raise T2XError("the text to draw is empty; write it, or leave it to the rewriter")
         texts = (request.prompt, request.text, request.negative)
     for text in texts:
         _check_text(text or "", limits)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from t2x.studio.work import Work
 
 __all__ = [
+    "REQUESTS",
     "BestOfRequest",
     "CompareRequest",
     "EditRequest",
@@ -176,6 +177,7 @@ class TaskRequest:
 
 
 Request: TypeAlias = CompareRequest | BestOfRequest | GuideRequest | EditRequest | TaskRequest
+REQUESTS = (CompareRequest, BestOfRequest, GuideRequest, EditRequest, TaskRequest)
 _KINDS: dict[str, type] = {
     "compare": CompareRequest,
     "best_of": BestOfRequest,

@@ -189,7 +189,11 @@ def test_steps_scale_and_size_of_a_request_hold_for_it_alone(studio):
 
 @pytest.mark.parametrize(
     ("sampling", "said"),
-    [(Sampling(size=(60, 64)), "divisible by 8"), (Sampling(num_frames=3), "makes pictures")],
+    [
+        (Sampling(size=(60, 64)), "divisible by 8"),
+        (Sampling(size=(1024, 512)), "at most as many as 256x256"),
+        (Sampling(num_frames=3), "makes pictures"),
+    ],
 )
 def test_what_the_model_does_not_take_is_said(studio, sampling, said):
     for kind in (BestOfRequest, GuideRequest):

@@ -70,6 +70,7 @@ def test_a_record_with_foreign_keys_or_types_is_refused():
         (CompareRequest(""), "empty"),
         (CompareRequest(" \n\t"), "empty"),
         (CompareRequest(None), "prompt"),
+        (CompareRequest("a", text=" "), "text to draw is empty"),
         (CompareRequest("x" * 9000), "9000 characters"),
         (CompareRequest("half a pair \ud83d"), "Unicode"),
         (CompareRequest("a", text="\udc00"), "Unicode"),
@@ -126,6 +127,11 @@ def test_rewards_that_the_studio_has_beside_the_registry_are_known():
     check_request(request, Limits(), rewards=["mine"])
     with pytest.raises(T2XError, match="mine"):
         check_request(request, Limits())
+
+
+def test_what_is_no_request_is_refused():
+    with pytest.raises(T2XError, match="dict is no request"):
+        check_request({"kind": "compare"}, Limits())
 
 
 def test_a_task_is_checked_by_who_makes_it():
