@@ -56,7 +56,8 @@ def _block(score: Scored) -> str:
         why = score.problem or "the reward gave no number"
         rows = f'<p class="missing">not measured: {escaped(why)}</p>'
     elif missing := sum(math.isnan(v) for values in score.values.values() for v in values):
-        rows += f'<p class="missing">{missing} pictures are not measured</p>'
+        many = "picture is" if missing == 1 else "pictures are"
+        rows += f'<p class="missing">{missing} {many} not measured</p>'
     facts = FACTS.get(score.reward)
     about = f"<small>{escaped(facts.measures)}</small>" if facts else ""
     return (

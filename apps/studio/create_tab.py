@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from t2x.errors import T2XError
-from t2x.studio.events import Event, Rewritten
+from t2x.studio.events import Event, Rewritten, Waiting
 from t2x.studio.requests import BestOfRequest, CompareRequest, GuideRequest, Request
 
 from .album import Album
@@ -177,7 +177,6 @@ def _wire_drawing(desk: Desk, page: _Page) -> None:
             return
         show = Show(stage, asked, given[stage.album])
         user = user_of(given[desk.guest], request)
-        yield show.begin() | _no_words(page)
         events = desk.run(asked, user=user, page=str(request.session_hash))
         for event, changes in show.updates(events):
             changes |= _words(page, show.album, event)
@@ -221,7 +220,9 @@ def _no_words(page: _Page) -> dict[Any, Any]:
 
 
 def _words(page: _Page, album: Album, event: Event) -> dict[Any, Any]:
-    """The panel of the rewrite, when it is there."""
+    """The panel of the rewrite, when it is there; gone when a job begins."""
+    if isinstance(event, Waiting):
+        return _no_words(page)
     if not isinstance(event, Rewritten):
         return {}
     rewrite = event.rewrite

@@ -10,7 +10,7 @@ import gradio as gr
 
 from t2x.evaluation.html import escaped
 from t2x.guidance.edit_plans import chosen_method
-from t2x.studio.events import Drawn, Event
+from t2x.studio.events import Drawn, Event, Waiting
 from t2x.studio.requests import EditRequest, Sampling
 
 from .album import Album
@@ -158,7 +158,6 @@ def _wire(desk: Desk, page: _Page) -> None:
         asked = _request(page, desk, given)
         show = Show(stage, asked, given[stage.album])
         user = user_of(given[desk.guest], request)
-        yield show.begin() | {page.decided: gr.HTML("", visible=False)}
         events = desk.run(asked, user=user, page=str(request.session_hash))
         for event, changes in show.updates(events):
             changes |= _decided(page, show.album, event)
@@ -184,6 +183,8 @@ def _wire(desk: Desk, page: _Page) -> None:
 
 def _decided(page: _Page, album: Album, event: Event) -> dict[Any, Any]:
     """What was decided is known with the first edit."""
+    if isinstance(event, Waiting):
+        return {page.decided: gr.HTML("", visible=False)}
     if not isinstance(event, Drawn) or event.arm != "edited" or event.index:
         return {}
     assert isinstance(album.request, EditRequest)

@@ -11,7 +11,7 @@ import gradio as gr
 from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
 from t2x.reward_facts import FACTS
-from t2x.studio.events import Event, Failed, Loaded
+from t2x.studio.events import LAST, Event, Loaded
 from t2x.studio.requests import Sampling
 from t2x.studio.state import ModelState, StudioState
 
@@ -146,15 +146,17 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         if changed.get("rewriter") == "none":
             changed["rewriter"] = None
         if not changed:
-            yield [note_line("These are loaded already."), *[gr.skip()] * len(outputs)]
+            yield [note_line("These are loaded already."), gr.skip(), *[gr.skip()] * len(outputs)]
             return
         for event in desk.follow(desk.studio.load(**changed, user=user), page=page):
-            yield _told(event, len(outputs))
+            ready = gr.Button(interactive=isinstance(event, LAST))
+            line, *others = _told(event, len(outputs))
+            yield [line, ready, *others]
 
     panel.load.click(
         load,
         [panel.generator, panel.rewriter, desk.guest],
-        [status, *outputs],
+        [status, panel.load, *outputs],
         concurrency_limit=None,
         show_progress="hidden",
         api_visibility="private",
@@ -165,7 +167,7 @@ def _told(event: Event, others: int) -> list[Any]:
     if isinstance(event, Loaded):
         return [note_line("Loaded."), *shown_state(event.state)]
     line = status_line(event)
-    return [line if line or isinstance(event, Failed) else gr.skip(), *[gr.skip()] * others]
+    return [line or gr.skip(), *[gr.skip()] * others]
 
 
 def shown_state(state: StudioState) -> list[Any]:

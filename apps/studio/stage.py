@@ -15,12 +15,13 @@ from t2x.studio.events import (
     LAST,
     Drawn,
     Event,
+    Failed,
     Finished,
     GuidanceStep,
     Progress,
     Scored,
 )
-from t2x.studio.requests import Request
+from t2x.studio.requests import CompareRequest, Request
 
 from .album import BY_SEED, Album
 from .bars import ARMS, bars_html
@@ -74,9 +75,11 @@ def pictures_area(
     parts: dict[str, Any] = {}
     with tools:
         parts["sort"] = gr.Dropdown(
-            [BY_SEED],
+            _orders([]),
             value=BY_SEED,
-            label="Best first by",
+            label="Order of the pictures",
+            show_label=False,
+            container=False,
             elem_id=f"{prefix}sort",
             elem_classes="sort",
             visible=False,
@@ -124,26 +127,31 @@ def _gallery(name: str) -> gr.Gallery:
 
 
 class Show:
-    """Turns the events of one job into updates of a stage."""
+    """Turns the events of one job into updates of a stage. What is on it, ``before``, stays until
+    the job is in the queue: a request that can't be done costs nothing."""
 
     def __init__(self, stage: Stage, request: Request, before: Album | None) -> None:
-        if before is not None:
-            before.remove()
-        self.stage, self.pace = stage, Pace()
+        self.stage, self.before, self.pace = stage, before, Pace()
+        self.begun = False
         self.album = Album(request=request)
         self.sides = SIDES.get(request.kind, ())
 
     def updates(self, events: Iterator[Event]) -> Iterator[tuple[Event, dict[Any, Any]]]:
         """Each event with what it changes."""
         for event in events:
-            changes = self._update(event)
-            if isinstance(event, LAST):
+            changes = {}
+            if not self.begun and not isinstance(event, Failed):
+                changes = self._begin()
+            changes |= self._update(event)
+            if self.begun and isinstance(event, LAST):
                 changes |= self._end()
             yield event, changes
 
-    def begin(self) -> dict[Any, Any]:
+    def _begin(self) -> dict[Any, Any]:
         """The stage as it is when a job starts: empty of what was there."""
-        stage = self.stage
+        self.begun, stage = True, self.stage
+        if self.before is not None:
+            self.before.remove()
         return {
             stage.draw: gr.Button(visible=False),
             stage.stop: gr.Button(visible=True),
@@ -203,10 +211,19 @@ class Show:
         return {stage.left: shown, stage.left_title: title}
 
     def _columns(self) -> int:
-        num = getattr(self.album.request, "num", 1)
-        if not self.sides:
-            return min(4, num)
-        return 1 if num == 1 else 2
+        """Of a gallery: two of each side where there are two, else a row of up to four."""
+        album, num = self.album, int(getattr(self.album.request, "num", 1))
+        if self.sides and not self._alone():
+            return 1 if num == 1 else 2
+        return max(2, min(4, num)) if album.arms else 2
+
+    def _alone(self) -> bool:
+        """Whether the arm on the left has no other: the rewrite was not used, or none asked for."""
+        request = self.album.request
+        if not isinstance(request, CompareRequest) or request.text is not None:
+            return False
+        rewrite = self.album.rewrite
+        return not request.rewrite or (rewrite is not None and not rewrite.changed)
 
     def _stepped(self, event: GuidanceStep) -> dict[Any, Any]:
         self.album.step(event)
@@ -223,14 +240,19 @@ class Show:
             stage.status: note_line(" ".join([f"Done in {seconds:.1f} s.", *event.entry.notes]))
         }
         if self.sides or not album.arms:
-            return said
+            columns = gr.Gallery(columns=self._columns())
+            return said | ({stage.left: columns} if len(album.arms) == 1 else {})
         best = next(iter(album.measured()), BY_SEED)
         album.sort(best)
         (arm,) = album.arms
         return said | {
-            stage.sort: gr.Dropdown([*album.measured(), BY_SEED], value=best, visible=True),
+            stage.sort: gr.Dropdown(_orders(album.measured()), value=best, visible=True),
             stage.left: gr.Gallery(album.gallery(arm, by=best)),
         }
+
+
+def _orders(rewards: list[str]) -> list[tuple[str, str]]:
+    return [*((f"Best {name} first", name) for name in rewards), ("In order of seeds", BY_SEED)]
 
 
 def _sorted(album: Album | None, by: str) -> tuple[Any, Any]:

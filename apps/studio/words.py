@@ -31,6 +31,7 @@ _KEEPS = {
     "language_kept": "language",
     "harmless": "harmless",
     "fits_budget": "read to its end",
+    "original_fits_budget": "your words read to their end",
 }
 _STATUS = {
     "accepted": ("Rewritten", "good"),
@@ -99,7 +100,8 @@ def checks_html(checks: tuple[Check, ...]) -> str:
             f"{escaped(label)}</li>"
         )
     if form:
-        shown.append(f'<li class="form">and {form} checks of form</li>')
+        many = "check" if form == 1 else "checks"
+        shown.append(f'<li class="form">and {form} {many} of form</li>')
     return f'<ul class="checks" aria-label="What the rewrite keeps">{"".join(shown)}</ul>'
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from t2x.errors import T2XError
-from t2x.studio.events import Cancelled, Drawn, Entry, Finished, Rewritten, Scored
+from t2x.studio.events import Cancelled, Drawn, Entry, Failed, Finished, Rewritten, Scored, Waiting
 from t2x.studio.requests import BestOfRequest, CompareRequest, EditRequest
 from t2x.types import Rewrite
 
@@ -127,21 +127,22 @@ def test_pictures_appear_side_by_side_as_they_come(built: Any, drawn: Callable[.
 
     stage = built[1].stage
     show = Show(stage, CompareRequest("a cat", num=1), None)
-    assert set(show.begin()) <= set(stage.outputs)
     request = CompareRequest("a cat")
     events = [
+        Waiting("j", 0),
         drawn(),
         drawn("rewritten"),
         Scored("clip", {"original": (0.1,), "rewritten": (0.2,)}),
         Finished(Entry("j", "u", request, seconds={"total": 1.5}, notes=("memory ran out",))),
     ]
-    left, right, bars, last = [changes for _, changes in show.updates(iter(events))]
+    first, left, right, bars, last = [changes for _, changes in show.updates(iter(events))]
+    assert first[stage.stop].visible and not first[stage.draw].visible
     assert stage.left in left and stage.right not in left
     assert stage.right in right and right[stage.right_column].visible
     assert "+0.1" in bars[stage.bars].value
     assert "Done in 1.5 s. memory ran out" in last[stage.status]
     assert last[stage.draw].visible and not last[stage.stop].visible
-    assert all(set(changes) <= set(stage.outputs) for changes in (left, right, bars, last))
+    assert all(set(changes) <= set(stage.outputs) for changes in (first, left, right, last))
     show.album.remove()
 
 
@@ -150,7 +151,8 @@ def test_a_stopped_job_leaves_its_pictures(built: Any, drawn: Callable[..., Draw
 
     stage = built[1].stage
     show = Show(stage, BestOfRequest("a cat"), None)
-    _, last = [changes for _, changes in show.updates(iter([drawn(), Cancelled(1)]))]
+    events = [Waiting("j", 0), drawn(), Cancelled(1)]
+    *_, last = [changes for _, changes in show.updates(iter(events))]
     assert "Stopped. One picture was finished." in last[stage.status]
     assert stage.left not in last and last[stage.tools].visible
     show.album.remove()
@@ -164,6 +166,10 @@ def test_a_new_job_removes_the_files_of_the_one_before(
     first = Show(built[1].stage, BestOfRequest("a cat"), None)
     list(first.updates(iter([drawn()])))
     second = Show(built[1].stage, BestOfRequest("a dog"), first.album)
+    refused = list(second.updates(iter([Failed("the prompt is empty")])))
+    assert [list(changes) for _, changes in refused] == [[built[1].stage.status]]
+    assert first.album.folder.exists()
+    list(second.updates(iter([Waiting("j", 0), drawn()])))
     assert not first.album.folder.exists() and second.album.folder.exists()
     second.album.remove()
 
@@ -190,8 +196,6 @@ def test_an_edit_tells_what_it_decided() -> None:
 
 def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:
     from dataclasses import replace
-
-    from t2x.studio.events import Waiting
 
     stopped: list[tuple[str, str]] = []
 

@@ -87,14 +87,14 @@ def test_a_reverted_rewrite_says_why_in_words() -> None:
     )
     assert "broke what you asked for: the number 5 is lost. Your own words are drawn." in html
     assert "<p>three cats</p>" in html and "hm" not in html
-    assert '<li class="no"' in html and "and 1 checks of form" in html
+    assert '<li class="no"' in html and "and 1 check of form" in html
 
 
 def test_ticks_name_what_is_kept() -> None:
     from t2x.apps.studio.words import checks_html
 
     html = checks_html((Check("colours_kept", True), Check("no_junk", True)))
-    assert text(html) == "✓ coloursand 1 checks of form"
+    assert text(html) == "✓ coloursand 1 check of form"
 
 
 def test_bars_show_means_the_gain_and_what_is_not_measured() -> None:
@@ -107,7 +107,7 @@ def test_bars_show_means_the_gain_and_what_is_not_measured() -> None:
         ]
     )
     assert "+0.5" in html and "width:30.0%" in html and "width:80.0%" in html
-    assert "1 pictures are not measured" in html
+    assert "1 picture is not measured" in html
     assert "not measured: no weights &lt;here&gt;" in html
 
 
