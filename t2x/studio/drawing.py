@@ -4,7 +4,8 @@ soon as it is there, and can be stopped between two steps of the denoiser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -162,13 +163,13 @@ class Brush:
         self.work.check()
         names = denoisers(generator)
         try:
-            with self.work.stoppable(*names):
+            with put_back(generator), self.work.stoppable(*names):
                 return how(generator, shot)
         except Exception as error:
             if not is_out_of_memory(error) or not self.work.models.relieve():
                 raise
         self.work.note("memory ran out: models that were not drawing were freed for a while")
-        with self.work.stoppable(*names):
+        with put_back(generator), self.work.stoppable(*names):
             return how(generator, shot)
 
     def _plain(self, generator: Generator, shot: Shot) -> tuple[Tensor, Mapping[str, Any]]:
@@ -202,6 +203,19 @@ def denoisers(generator: Generator) -> tuple[Any, tuple[str, ...]]:
     from t2x.guidance.step import DENOISERS
 
     return pipe, DENOISERS
+
+
+@contextmanager
+def put_back(generator: Generator) -> Iterator[None]:
+    """Where a call of an offloaded pipeline ends before its time, put its models back to where they
+    wait, as the call itself does at its end."""
+    try:
+        yield
+    except BaseException:
+        hooks = getattr(getattr(generator, "pipeline", None), "maybe_free_model_hooks", None)
+        if hooks is not None:
+            hooks()
+        raise
 
 
 def ticking_draw(pipe: Any, tick: Callable[[int, int], None]) -> Draw:

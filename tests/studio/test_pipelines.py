@@ -88,6 +88,16 @@ def test_any_job_stops_between_two_steps_and_the_next_is_as_good(studio, evaluat
     assert "step" not in vars(studio.models.generator().pipeline.scheduler)
 
 
+def test_a_stopped_pipeline_puts_its_models_back(studio, evaluations, tiny_generator, monkeypatch):
+    called = []
+    pipe = tiny_generator.pipeline
+    monkeypatch.setattr(type(pipe), "maybe_free_model_hooks", lambda pipe: called.append(pipe))
+    events = studio.run(PLAIN)
+    job = next(events).job
+    evaluations.at = {3: lambda: studio.cancel(job)}
+    assert isinstance(list(events)[-1], Cancelled) and called == [pipe]
+
+
 @pytest.mark.parametrize("kind", JOBS)
 def test_the_same_request_gives_the_same_bytes_and_each_recipe_its_own(studio, kind):
     events = list(studio.run(JOBS[kind]))
