@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from t2x.rewriters.guarded import Guarded
     from t2x.types import Generator, Rewrite, Rewriter
 
-__all__ = ["Elicitation"]
+__all__ = ["COMPARED", "Elicitation"]
 
 log = logging.getLogger(__name__)
-_SHORTLIST = 3  # features of unknown influence that are drawn for one question
+# Features of unknown influence that are drawn for one question, and options of each: two tell what
+# a feature changes, and more would keep the user waiting.
+_SHORTLIST = 3
+COMPARED = 2
 
 
 class Elicitation:
@@ -76,6 +79,7 @@ class Elicitation:
         self._steps: list[tuple[Feature, str, Known]] = []  # asked, answered, known before
         self._known = Known()
         self._question: Question | None = None
+        self._again = ""  # the feature of a question that was shown before: it comes again
 
     # ---- the conversation ------------------------------------------------------------------------
 
@@ -101,7 +105,9 @@ class Elicitation:
         """
         if self._question is None and (found := self._candidates()):
             number = len(self._steps)
-            if self.strategy == "gain":
+            if shown := [c for c in found if c.feature.key == self._again]:
+                found = shown
+            elif self.strategy == "gain":
                 found = self._measured(found)
             rng = random.Random(f"question {self.seed} {number} {self.original}")
             chosen = choose(
@@ -126,25 +132,29 @@ class Elicitation:
         feature = question.feature
         self._steps.append((feature, label, self._known))
         self._known = self._known.after(feature, label)
-        self._question = None
+        self._question, self._again = None, ""
 
     def back(self) -> None:
         """Take the last answer back: its question comes again. Raises T2XError if there is none."""
         if not self._steps:
             raise T2XError("there is no answer to take back")
-        _, _, self._known = self._steps.pop()
-        self._question = None
+        feature, _, self._known = self._steps.pop()
+        self._question, self._again = None, feature.key
 
     def prompt(self) -> str:
         """The prompt that the answers make, as the generator should read it."""
         return self.rewrite().text
+
+    def words(self) -> str:
+        """What is known, before any rewriter."""
+        return self.subject.text(self._known)
 
     def rewrite(self) -> Rewrite:
         """The same with how it came about: with a rewriter, its proposal after the guard's
         checks against the user's words and the answers."""
         from t2x.types import Rewrite
 
-        text = self.subject.text(self._known)
+        text = self.words()
         if self._rewriter is not None and getattr(self.subject, "needs_rewriter", False):
             [[found]] = self._rewriter.rewrite([text], seed=self.seed)
             return replace(found, original=self.original)
@@ -167,6 +177,7 @@ class Elicitation:
             "strategy": self.strategy,
             "influences": dict(self.influences),
             "answers": [[answer.key, answer.label] for answer in self.answers],
+            "question": self._again if self._question is None else self._question.feature.key,
         }
 
     @classmethod
@@ -182,6 +193,7 @@ class Elicitation:
             asking._influences = dict(data["influences"])
         for key, label in data["answers"]:
             asking._replay(key, label)
+        asking._again = data.get("question", "")
         return asking
 
     def _replay(self, key: str, label: str) -> None:
@@ -212,7 +224,7 @@ class Elicitation:
         for candidate in found:
             if candidate.feature.family not in known and len(new) < _SHORTLIST:
                 new.setdefault(candidate.feature.family, candidate)
-        texts = {family: self._texts(c.feature) for family, c in new.items()}
+        texts = {family: self._texts(c.feature)[:COMPARED] for family, c in new.items()}
         self._pictures.measure(texts, self.seed)
         return [c for c in found if c.feature.family in known]
 

@@ -28,6 +28,7 @@ FAMILIES = ("kind", "colour", "place", "count", "more")
 _ALIKE = "alike"  # the question that says which reading is meant
 _POOL = 2000  # scenes of the prior
 _MOST_INTENTS = 256
+_FEW_INTENTS = 64
 _MORE = {"0": "nothing else", "1": "one more kind of thing", "2": "two more kinds of things"}
 _WHERE = {"left of": "to the left", "right of": "to the right", "above": "above", "below": "below"}
 _ORDINALS = ("first", "second", "third", "fourth")
@@ -59,14 +60,9 @@ class EmojiWorld:
         """Scenes as intents, ``_MOST_INTENTS`` at most, the same for the same answers."""
         rng = random.Random(f"intents {self.seed} {self.prompt}")
         readings = [_Allowed(reading, known) for reading in self._meant(known)]
-        found: list[Intent] = []
-        for shape in _shapes():
-            for name, allowed in zip(("same", "different"), readings, strict=False):
-                if (values := allowed.fill(shape, rng)) is not None:
-                    more = {_ALIKE: name} if len(readings) > 1 else {}
-                    found.append(Intent({**values, **more}))
-            if len(found) >= _MOST_INTENTS:
-                break
+        found = _filled(readings, _shapes(), rng, _MOST_INTENTS)
+        if len(found) < _FEW_INTENTS:
+            found += _filled(readings, _recombined(), rng, _FEW_INTENTS - len(found))
         return found
 
     def _meant(self, known: Known) -> tuple[Reading, ...]:
@@ -174,6 +170,37 @@ def _shapes() -> tuple[Scene, ...]:
 
 
 @lru_cache(maxsize=1)
+def _recombined() -> tuple[Scene, ...]:
+    """Scenes whose parts are from different scenes of the prior: what a sample of it has too few of
+    (three red buses below a cat) is possible all the same."""
+    rng = random.Random("the prior of asking, recombined")
+    groups = [group for scene in _shapes() for group in scene.groups]
+    relations = [scene.relation for scene in _shapes() if len(scene.groups) == 2]
+    found = []
+    for shape in _shapes():
+        parts = rng.sample(groups, len(shape.groups))
+        kinds = rng.sample(CLASSES, len(parts))
+        drawn = tuple(Group(k, g.color, g.count) for k, g in zip(kinds, parts, strict=True))
+        if sum(group.count for group in drawn) <= MAX_OBJECTS:
+            found.append(Scene(drawn, rng.choice(relations) if len(drawn) == 2 else None))
+    return tuple(found)
+
+
+def _filled(
+    readings: Sequence[_Allowed], shapes: Iterable[Scene], rng: random.Random, most: int
+) -> list[Intent]:
+    """Intents from the shapes of scenes that agree, about ``most`` at most."""
+    found: list[Intent] = []
+    for shape in shapes:
+        for name, allowed in zip(("same", "different"), readings, strict=False):
+            if (values := allowed.fill(shape, rng)) is not None:
+                found.append(Intent({**values, _ALIKE: name} if len(readings) > 1 else values))
+        if len(found) >= most:
+            break
+    return found
+
+
+@lru_cache(maxsize=1)
 def _order() -> tuple[str, ...]:
     """Families by the entropy of their values over the prior, kinds and colours all alike."""
     import math
@@ -227,6 +254,8 @@ class _Allowed:
         shape agrees."""
         n = len(shape.groups)
         if n < self.stated or not self._may("more", str(n - self.stated)):
+            return None
+        if n != 2 and (self.reading.relation is not None or "place" in self.known.allowed):
             return None
         order = list(range(n))
         if n > 1:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from t2x.asking.subjects import is_embedded
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -15,7 +17,6 @@ __all__ = ["SEEDS", "MeasuredInfluence"]
 
 SEEDS = 2
 _COARSE = 16  # pixels a side that pictures are compared by where no CLIP is given
-_EMBEDDED = ("emoji-flow", "emoji-flow-turbo")
 Drawn: TypeAlias = "dict[tuple[str, int], Tensor]"  # text and seed -> (1, 3, H, W)
 
 
@@ -43,7 +44,7 @@ class MeasuredInfluence:
         seeds: int = SEEDS,
     ) -> None:
         self.generator = generator
-        self.encoder = encoder or ("emoji-clip" if generator.model_id in _EMBEDDED else None)
+        self.encoder = encoder or ("emoji-clip" if is_embedded(generator) else None)
         self.known = dict(known or {})
         self.seeds = seeds
         self._drawn: Drawn = {}

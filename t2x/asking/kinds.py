@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
+from t2x.asking.records import MOST_OPTIONS
 from t2x.world.captions import plural
 from t2x.world.scene import CLASSES
 
@@ -32,6 +34,7 @@ class Node:
 _PLURALS = {
     "fruit": "fruit",
     "food": "food",
+    "food or drink": "food or drink",
     "fast food": "fast food",
     "furniture": "furniture",
     "something": "things",
@@ -39,43 +42,46 @@ _PLURALS = {
     "thing to read or watch": "things to read or watch",
     "thing to wear or carry": "things to wear or carry",
 }
-_TREE: dict[str, dict[str, str]] = {
+_Tree: TypeAlias = "dict[str, _Tree | str]"
+_TREE: _Tree = {
     "animal": {
         "pet": "cat, dog, bird",
         "farm animal": "horse, cow, sheep",
         "wild animal": "elephant, bear, zebra, giraffe",
     },
-    "food": {
-        "fruit": "apple, banana",
-        "vegetable": "broccoli, carrot",
+    "food or drink": {
+        "fruit or vegetable": {"fruit": "apple, banana", "vegetable": "broccoli, carrot"},
         "snack": "pizza, hot dog, sandwich",
-        "treat": "donut, cake, wine glass, cup",
+        "sweet": "donut, cake",
+        "drink": "wine glass, cup",
     },
     "vehicle": {
         "two-wheeler": "bicycle, motorcycle",
         "road vehicle": "car, bus, truck",
         "long-distance vehicle": "train, airplane, boat",
-        "road sign": "traffic light, stop sign",
     },
     "everyday thing": {
-        "household thing": "chair, couch, potted plant, clock",
-        "thing to read or watch": "tv, laptop, book",
+        "household thing": {
+            "piece of furniture": "chair, couch, potted plant",
+            "thing to read or watch": "tv, laptop, book, clock",
+        },
         "thing to wear or carry": "umbrella, backpack, handbag, tie",
         "toy": "teddy bear, kite, skateboard",
+        "road sign": "traffic light, stop sign",
     },
 }
-# Other words that people use for several classes at once.
+# Other words that people use for several classes at once, by the parts of the tree that they mean.
 _MORE_WORDS: dict[str, str] = {
     "creature": "animal",
     "beast": "animal",
-    "meal": "food",
     "zoo animal": "wild animal",
-    "veg": "vegetable",
+    "food": "fruit or vegetable, snack, sweet",
+    "meal": "snack",
     "fast food": "snack",
-    "dessert": "treat",
-    "sweet": "treat",
-    "piece of furniture": "household thing",
-    "furniture": "household thing",
+    "veg": "vegetable",
+    "dessert": "sweet",
+    "treat": "sweet",
+    "furniture": "piece of furniture",
     "gadget": "thing to read or watch",
     "device": "thing to read or watch",
     "accessory": "thing to wear or carry",
@@ -98,16 +104,13 @@ def _node(name: str, children: tuple[Node, ...]) -> Node:
     return Node(name, frozenset().union(*(child.kinds for child in children)), children)
 
 
-ROOT = _node(
-    "thing",
-    tuple(
-        _node(
-            name,
-            tuple(_node(n, tuple(map(_leaf, row.split(", ")))) for n, row in parts.items()),
-        )
-        for name, parts in _TREE.items()
-    ),
-)
+def _grown(name: str, part: _Tree | str) -> Node:
+    if isinstance(part, str):
+        return _node(name, tuple(map(_leaf, part.split(", "))))
+    return _node(name, tuple(_grown(*item) for item in part.items()))
+
+
+ROOT = _grown("thing", _TREE)
 
 
 def _all(node: Node) -> Iterator[Node]:
@@ -123,8 +126,10 @@ def node_of(kinds: frozenset[str]) -> Node:
 
 
 def split(kinds: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
-    """Divide several classes into two to four parts, each with a name: a part that is one class has
-    that one's."""
+    """Divide several classes into two to four parts, each with a name: up to four classes into
+    these, more by the tree."""
+    if len(kinds) <= MOST_OPTIONS:
+        return [(name, frozenset((name,))) for name in CLASSES if name in kinds]
     parts = []
     for child in node_of(kinds).children:
         if own := kinds & child.kinds:
@@ -136,13 +141,14 @@ def split(kinds: frozenset[str]) -> list[tuple[str, frozenset[str]]]:
 def category_words() -> dict[str, tuple[frozenset[str], str]]:
     """Words for several classes at once: which, and whether the word means "one", "many", or "any"
     number, as "food" does."""
-    by_name = {node.name: node for node in _all(ROOT) if node.children}
-    words = by_name | {word: by_name[name] for word, name in _MORE_WORDS.items()}
+    words = {node.name: node.kinds for node in _all(ROOT) if node.children}
+    for word, names in _MORE_WORDS.items():
+        words[word] = frozenset().union(*(words[name] for name in names.split(", ")))
     found: dict[str, tuple[frozenset[str], str]] = {}
-    for word, node in words.items():
+    for word, kinds in words.items():
         several = _PLURALS.get(word, plural(word))
-        found[several] = (node.kinds, "many")
-        found[word] = (node.kinds, "any" if several == word else "one")
+        found[several] = (kinds, "many")
+        found[word] = (kinds, "any" if several == word else "one")
     return found
 
 

@@ -8,9 +8,14 @@ if TYPE_CHECKING:
     from t2x.asking.records import Subject
     from t2x.types import Generator
 
-__all__ = ["find_subject"]
+__all__ = ["find_subject", "is_embedded"]
 
 _EMBEDDED = ("emoji-flow", "emoji-flow-turbo")
+
+
+def is_embedded(generator: Generator) -> bool:
+    """Whether it draws the emoji world."""
+    return generator.model_id in _EMBEDDED
 
 
 def find_subject(prompt: str, *, generator: Generator | None, rewriter: Any, seed: int) -> Subject:
@@ -21,7 +26,7 @@ def find_subject(prompt: str, *, generator: Generator | None, rewriter: Any, see
     """
     from t2x.asking.emoji_world import EmojiWorld
 
-    if generator is not None and generator.model_id in _EMBEDDED:
+    if generator is not None and is_embedded(generator):
         return EmojiWorld(prompt, seed)
     if rewriter is not None:
         from t2x.asking.proposed import propose

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from t2x.asking.elicitation import Elicitation
+from t2x.asking.elicitation import COMPARED, Elicitation
 from t2x.asking.emoji_world import EmojiWorld, scene_values
 from t2x.asking.influence import MeasuredInfluence
 from t2x.asking.kinds import ROOT, Node
@@ -58,7 +58,7 @@ Array: TypeAlias = "NDArray[np.floating[Any]]"
 _BATCH = 32
 _LEFT_OUT = 0.25  # share of two-group scenes whose second group the prompt does not name
 _LEVELS = (0.4, 0.3, 0.3)  # how often a thing is named by class, by a narrow kind, by a wide one
-_CALIBRATION = 16  # training scenes that influence is measured on
+_CALIBRATION = 12  # training scenes that influence is measured on
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,17 @@ def vague_prompt(scene: Scene, rng: random.Random) -> VaguePrompt:
     names = []
     for group in scene.groups[:stated]:
         levels = _LEVELS if open_otherwise else (0.0, *_LEVELS[1:])
-        depth = rng.choices((3, 2, 1), levels)[0]
-        name = _named(group.cls, depth)
+        name = _named(group.cls, rng.choices(("class", "narrow", "wide"), levels)[0])
         names.append(name.plural if group.count > 1 else articled(name.name))
     return VaguePrompt(joined(names), scene, stated)
 
 
-def _named(cls: str, depth: int) -> Node:
-    """The kind that holds a class, ``depth`` steps below "thing"; 3 is the class itself."""
-    node = ROOT
-    for _ in range(depth):
-        node = next(child for child in node.children if cls in child.kinds)
-    return node
+def _named(cls: str, level: str) -> Node:
+    """A class itself, the smallest kind of things that holds it, or the widest below "thing"."""
+    path = [ROOT]
+    while path[-1].children:
+        path.append(next(child for child in path[-1].children if cls in child.kinds))
+    return path[{"class": -1, "narrow": -2, "wide": 1}[level]]
 
 
 # ---- influence ----------------------------------------------------------------------------------
@@ -160,7 +159,8 @@ def measured_influences(
         features = subject.features(known, subject.intents(known))
         texts = {
             feature.family: [
-                subject.text(known.after(feature, option.label)) for option in feature.options
+                subject.text(known.after(feature, option.label))
+                for option in feature.options[:COMPARED]
             ]
             for feature in features
         }
@@ -245,8 +245,7 @@ class _Judged:
     def __init__(self, generator: Generator, setup: AskingSetup, store: Store | None) -> None:
         self.generator, self.setup, self.store = generator, setup, store
         self.correct: dict[tuple[int, str], float] = {}
-        fingerprint = getattr(generator, "fingerprint", lambda: generator.model_id)
-        self._identity = {"generator": fingerprint()}
+        self._identity = _identity(generator)
 
     def influences(self, progress: Progress | None) -> dict[str, float]:
         """``measured_influences``, once for a store."""
@@ -292,13 +291,22 @@ class _Judged:
         return self._key("asking", scene=scene, text=text, seed=setup.seed, index=i)
 
     def _key(self, kind: str, **fields: Any) -> str:
-        from t2x import __version__
         from t2x.store import make_key
-        from t2x.world.weights import weight_digests
 
-        return make_key(
-            kind, **self._identity, weights=weight_digests(()), t2x=__version__, **fields
-        )
+        return make_key(kind, **self._identity, **fields)
+
+
+def _identity(generator: Generator) -> dict[str, Any]:
+    """All that decides a picture, beside text and seed."""
+    from t2x import __version__
+    from t2x.world.weights import weight_digests
+
+    fingerprint = getattr(generator, "fingerprint", lambda: generator.model_id)
+    return {
+        "generator": fingerprint(),
+        "weights": weight_digests(()),
+        "t2x": __version__,
+    }
 
 
 # ---- tables -------------------------------------------------------------------------------------

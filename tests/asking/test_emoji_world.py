@@ -19,7 +19,7 @@ def _feature(world: EmojiWorld, key: str, known: Known | None = None) -> Feature
 def test_intents_agree_with_the_prompt() -> None:
     world = EmojiWorld("cats to the left of a red vehicle")
     intents = world.intents(Known())
-    assert len(intents) > 5
+    assert len(intents) > 2
     for values in (intent.values for intent in intents):
         assert values["kind 0"] == "cat" and values["count 0"] in ("2", "3")
         assert values["color 1"] == "red" and values["place"] == "left of"

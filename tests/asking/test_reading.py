@@ -25,10 +25,11 @@ def test_the_tree_holds_each_class_once_and_divides_in_two_to_four() -> None:
 
 
 def test_a_part_is_named_by_the_smallest_kind() -> None:
-    assert dict(split(frozenset(("cat", "dog", "horse")))) == {
-        "pet": frozenset(("cat", "dog")),
-        "horse": frozenset(("horse",)),
+    assert dict(split(frozenset(("cat", "dog", "bird", "horse", "cow")))) == {
+        "pet": frozenset(("cat", "dog", "bird")),
+        "farm animal": frozenset(("horse", "cow")),
     }
+    assert [name for name, _ in split(frozenset(("bus", "cat")))] == ["cat", "bus"]
     assert node_of(frozenset(("cat", "bus"))) is ROOT
 
 
