@@ -68,7 +68,7 @@ def look() -> dict[str, Any]:
 
 def _keep_guest(guest: str | None, request: gr.Request) -> str:
     name = user_of(guest, request)
-    return name if name.startswith("guest-") else new_guest()
+    return name if name.startswith("guest-") else new_guest(request)
 
 
 def _page_secret(home: Path) -> str:

@@ -69,7 +69,7 @@ def _layout() -> _Parts:
     parts: dict[str, Any] = {}
     parts["file"] = gr.File(
         label="A file of prompts: JSONL, CSV with a column 'prompt', or one per line",
-        file_count="single", type="filepath", elem_id="batch-file", height=120,
+        file_count="single", type="filepath", elem_id="batch-file", height=150,
     )  # fmt: skip
     with gr.Row():
         parts["column"] = gr.Textbox(

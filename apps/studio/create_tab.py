@@ -59,11 +59,11 @@ def tab(desk: Desk) -> None:
     """Lay the tab out and wire it."""
     with gr.Column(elem_id="create", elem_classes="t2x-page"):
         page = _layout(desk)
-        pair_buttons(desk, page.stage)
+        pairs = pair_buttons(desk, page.stage)
     thumb_buttons(desk)
     wire_settings(desk, page.settings, page.stage.status)
     wire_stage(desk, page.stage)
-    _wire_drawing(desk, page)
+    _wire_drawing(desk, page, pairs)
     _wire_words(desk, page)
     page.mode.change(
         lambda mode: gr.Group(visible=mode == "guide"),
@@ -163,7 +163,8 @@ def _request(page: _Page, desk: Desk, given: Mapping[Any, Any], own: str | None)
 # ---- wiring -------------------------------------------------------------------------------------
 
 
-def _wire_drawing(desk: Desk, page: _Page) -> None:
+def _wire_drawing(desk: Desk, page: _Page, pairs: Mapping[str, Any]) -> None:
+    """``pairs``: what is done when pictures are there."""
     stage = page.stage
     inputs = {desk.prompt, desk.seed, desk.guest, page.mode, page.rewrite, page.own, stage.album}
     inputs |= page.settings.inputs | page.guidance.inputs
@@ -195,18 +196,18 @@ def _wire_drawing(desk: Desk, page: _Page) -> None:
         "concurrency_limit": None,
         **QUIET,
     }
-    gr.on([stage.draw.click, desk.prompt.submit, page.again.click], draw, **job)
-    gr.on([page.own_draw.click, page.own.submit], draw_own, **job)
+    gr.on([stage.draw.click, desk.prompt.submit, page.again.click], draw, **job).then(**pairs)
+    gr.on([page.own_draw.click, page.own.submit], draw_own, **job).then(**pairs)
     page.fresh.click(
         lambda seed, num: int(seed or 0) + int(num),
         [desk.seed, page.settings.num],
         desk.seed,
         queue=False,
         **QUIET,
-    ).then(draw, **job)
+    ).then(draw, **job).then(**pairs)
     for button in page.examples:
         taken = button.click(lambda text: text, button, desk.prompt, queue=False, **QUIET)
-        taken.then(draw, **job)
+        taken.then(draw, **job).then(**pairs)
 
 
 def _no_words(page: _Page) -> dict[Any, Any]:

@@ -4,6 +4,7 @@ fill in.
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from collections.abc import Iterator
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from t2x.studio.requests import Request
 
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
+_KEY = secrets.token_bytes(32)  # of this process
 
 
-def new_guest() -> str:
-    """A random id for somebody who has not logged in; it can't be guessed."""
-    return f"guest-{secrets.token_hex(16)}"
+def new_guest(request: gr.Request | None = None) -> str:
+    """An id for somebody who has not logged in, that can't be guessed: the same for the same open
+    page, so that what is clicked before the browser has it belongs to it, too."""
+    session = getattr(request, "session_hash", None)
+    if not session:
+        return f"guest-{secrets.token_hex(16)}"
+    return f"guest-{hmac.new(_KEY, str(session).encode(), 'sha256').hexdigest()[:32]}"
 
 
 def user_of(guest: str | None, request: gr.Request | None) -> str:
@@ -39,7 +45,7 @@ def user_of(guest: str | None, request: gr.Request | None) -> str:
     name = getattr(request, "username", None)
     if name:
         return f"user-{name}"
-    return guest if isinstance(guest, str) and _GUEST.fullmatch(guest) else new_guest()
+    return guest if isinstance(guest, str) and _GUEST.fullmatch(guest) else new_guest(request)
 
 
 @dataclass

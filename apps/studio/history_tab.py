@@ -120,8 +120,8 @@ def _layout() -> _Parts:
             "Download the zip", size="sm", elem_id="history-zip-file", visible=False, scale=0
         )
     parts["drop"] = gr.File(
-        label="Drop a picture to bring its recipe back (also of A1111, ComfyUI, InvokeAI, Fooocus)",
-        file_count="single", type="filepath", elem_id="history-drop", height=120,
+        label="A picture whose recipe comes back (also of A1111, ComfyUI, InvokeAI, Fooocus)",
+        file_count="single", type="filepath", elem_id="history-drop", height=150,
     )  # fmt: skip
     parts["ids"], parts["page"], parts["picked"] = gr.State([]), gr.State(0), gr.State(None)
     return _Parts(**parts)

@@ -26,8 +26,8 @@ __all__ = ["pair_buttons", "thumb_buttons"]
 def thumb_buttons(desk: Desk) -> None:
     """Add thumbs to the row below the selected picture of the Create tab, and wire them."""
     with desk.picked_tools:
-        up = gr.Button("👍", size="sm", elem_id="thumb-up", scale=0, min_width=48)
-        down = gr.Button("👎", size="sm", elem_id="thumb-down", scale=0, min_width=48)
+        up = gr.Button("I like it", size="sm", elem_id="thumb-up", scale=0)
+        down = gr.Button("I don't", size="sm", elem_id="thumb-down", scale=0)
         said = gr.HTML(elem_id="thumb-said")
 
     def thumb(liked: bool) -> Callable[..., Any]:
@@ -54,9 +54,12 @@ def thumb_buttons(desk: Desk) -> None:
     desk.picked.change(lambda: "", None, said, queue=False, **QUIET)
 
 
-def pair_buttons(desk: Desk, stage: Stage) -> None:
+def pair_buttons(desk: Desk, stage: Stage) -> dict[str, Any]:
     """Lay out and wire "left is better" and "right is better" below the two sides of a stage: they
-    speak of the pictures of the same place on both sides, one pair after the other."""
+    speak of the pictures of one seed, one pair after the other.
+
+    Gives the arguments of the ``then`` of whatever draws on the stage, which shows the first pair.
+    """
     with gr.Row(visible=False, elem_classes="tools", elem_id="pair-tools") as row:
         left = gr.Button("Left is better", size="sm", elem_id="left-better", scale=0)
         pair = gr.HTML(elem_id="pair-number")
@@ -98,7 +101,8 @@ def pair_buttons(desk: Desk, stage: Stage) -> None:
     outputs = [row, pair, left, right, said, at]
     for button, side in ((left, 0), (right, 1)):
         button.click(choice(side), [stage.album, at, desk.guest], outputs, **QUIET)
-    stage.album.change(begin, stage.album, outputs, queue=False, **QUIET)
+    first = {"fn": begin, "inputs": stage.album, "outputs": outputs, "queue": False}
+    return {**first, **QUIET}
 
 
 def _pairs(album: Album | None) -> list[tuple[str, str]]:
