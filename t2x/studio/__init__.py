@@ -8,6 +8,7 @@ queueing.py  one worker, one job at a time; places, cancelling
 models.py    generator, rewriter and rewards: loaded when needed, swapped, freed
 drawing.py   one picture at a time, stopped between two steps of the denoiser
 scoring.py   rewards of the pictures of a job; what fails is NaN with a reason
+overhearing.py  live values of search, particles and noise
 comparing.py, guiding.py, editing.py  the kinds of jobs
 recipes.py, other_tools.py, redrawing.py  what a picture's file says, and drawing it again
 history.py   what was drawn, for each user, in one folder

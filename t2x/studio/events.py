@@ -100,7 +100,9 @@ class GuidanceStep:
     """One step of guided sampling of the picture ``index`` with ``seed``.
 
     ``step`` of ``steps`` counts from 0 (a corrector's visits have the same one). ``values`` and
-    ``weights`` by reward name, ``eta`` step size, ``gradient_norm``: NaN where not measured.
+    ``weights`` by reward name, ``eta`` step size, ``gradient_norm``: NaN where not measured. Where
+    rewards look at whole samples (particles, search, noise) ``sigma`` is NaN, the values are the
+    best sample's, and of search and noise each look is a step, ``steps`` as many as there were.
     ``thumbnail``: x0_hat before the edit, RGB, or None.
     """
 

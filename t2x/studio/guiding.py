@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.studio.comparing import asked_rewards, joined, rewritten, words_of
-from t2x.studio.drawing import Brush, Shot, call_of
+from t2x.studio.drawing import Brush, Shot, as_pictures, call_of
 from t2x.studio.events import GuidanceStep
 from t2x.studio.scoring import score_pictures
 from t2x.studio.work import ModelMissingError
@@ -72,10 +72,14 @@ def _steered(
 ) -> tuple[Tensor, Mapping[str, Any]]:
     from t2x.generators.diffusion import DiffusionGenerator
     from t2x.generators.guided import GuidedGenerator
+    from t2x.guidance.recipe import MODES
+    from t2x.studio.overhearing import overheard
 
     generator: Any = brush.generator
     assert isinstance(generator, DiffusionGenerator)
     teller = StepTeller(work, brush, shot, generator.pipeline, tuple(r.name for r in rewards))
+    if not MODES[recipe.mode].steered:
+        rewards = overheard(rewards, teller.overhear)
     steered = GuidedGenerator(
         generator, recipe, rewards=rewards, thumbnails=THUMBNAIL, on_step=teller
     )
@@ -97,13 +101,14 @@ class StepTeller:
     shot: Shot
     pipe: Any
     rewards: tuple[str, ...]
-    count: int = field(default=0)
+    at: tuple[int, int] | None = field(default=None)  # step and steps of the trace, if it has any
 
     def __call__(self, call: TracedCall, step: TracedStep) -> None:
         """Hear one step of a trace."""
         from t2x.media import to_pil
 
-        steps = int(getattr(self.pipe, "num_timesteps", 0) or 0)
+        steps = max(step.index + 1, int(getattr(self.pipe, "num_timesteps", 0) or 0))
+        self.at = step.index, steps
         values = step.values.nan_to_num(-1e30).sum(1)
         row = int(values.argmax()) if len(values) > 1 else 0
         names = self.rewards if step.values.shape[1] == len(self.rewards) else ("reward",)
@@ -124,7 +129,31 @@ class StepTeller:
                 thumbnail=picture,
             )
         )
-        self.brush.tick(step.index + 1, max(steps, step.index + 1))
+        self.brush.tick(step.index + 1, steps)
+
+    def overhear(self, number: int, values: Mapping[str, float], picture: Tensor) -> None:
+        """Hear what rewards say of a whole sample. Where a trace shows its steps the values belong
+        to its last one, and the picture is there already."""
+        shown = None
+        if self.at is None:
+            shown = as_pictures(picture.float().nan_to_num().clamp(0, 1).cpu())["picture"]
+            shown.thumbnail((THUMBNAIL, THUMBNAIL))
+        nothing = float("nan")
+        step, steps = self.at or (number, number + 1)
+        self.work.tell(
+            GuidanceStep(
+                index=self.shot.index,
+                seed=self.shot.seed,
+                step=step,
+                steps=steps,
+                sigma=nothing,
+                values=values,
+                weights=dict.fromkeys(values, nothing),
+                eta=nothing,
+                gradient_norm=nothing,
+                thumbnail=shown,
+            )
+        )
 
 
 def steering_rewards(work: Work, weights: Mapping[str, float]) -> list[RewardModel]:

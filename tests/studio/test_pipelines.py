@@ -146,6 +146,19 @@ def test_steps_of_guidance_are_told_while_the_picture_is_made(
     assert order == ([Drawn] + [GuidanceStep] * 4 + [Drawn]) * 2
 
 
+@pytest.mark.parametrize("mode", ["particles", "noise", "search"])
+def test_values_are_told_live_where_there_are_no_steps_of_guidance(studio, mode):
+    events = list(studio.run(JOBS[mode]))
+    drawn = next(i for i, e in enumerate(events) if isinstance(e, Drawn) and e.arm == "guided")
+    steps = [e for e in events[:drawn] if isinstance(e, GuidanceStep)]
+    known = [s.values["fake-reward"] for s in steps if math.isnan(s.sigma)]
+    assert all(0 <= s.step < s.steps for s in steps)
+    assert len(known) >= 2 and all(0 <= value <= 1 for value in known)
+    assert any(step.thumbnail is not None for step in steps)
+    if mode == "search":
+        assert max(known) == pytest.approx(events[drawn].notes["value"], abs=1e-6)
+
+
 def test_guidance_acts_and_its_trace_stays_with_the_picture(studio):
     request = GuideRequest("a cat", WEIGHTS, options={"size": 2.0}, rewrite=False)
     events = list(studio.run(request))
