@@ -11,14 +11,13 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from .driving import find_browser, opened_browser, running
+from .driving import PROMPT, find_browser, opened_browser, running, start_drawing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 __all__ = ["bench_studio"]
 
-PROMPT = "two kittens to the left of a crimson slice of pizza"
 KEYS = 40
 PATIENCE = 180_000  # milliseconds
 # From the key going down to the frame that shows what it typed.
@@ -58,8 +57,7 @@ def _in_browser(home: Path, options: tuple[str, ...]) -> dict[str, Any]:
         with running(*options, home=home) as app:
             ready = time.perf_counter() - app.begun
             page.goto(app.url)
-            page.fill("#prompt textarea", PROMPT)
-            page.click("#draw")
+            start_drawing(page)
             page.wait_for_selector("#gallery-left img")
             first = time.perf_counter() - app.begun
             page.wait_for_selector("#draw", state="visible")

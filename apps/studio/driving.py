@@ -17,11 +17,23 @@ from typing import TYPE_CHECKING, Any
 from t2x.errors import T2XError
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
-__all__ = ["BROWSER", "Running", "find_browser", "opened_browser", "running"]
+__all__ = [
+    "BROWSER",
+    "PROMPT",
+    "Running",
+    "choose",
+    "draw",
+    "find_browser",
+    "open_tab",
+    "opened_browser",
+    "running",
+    "start_drawing",
+]
 
 BROWSER = "T2X_BROWSER"
+PROMPT = "two kittens to the left of a crimson slice of pizza"
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _SAID = "studio: "
 
@@ -119,3 +131,40 @@ def opened_browser() -> Iterator[Browser]:
             yield chromium
         finally:
             chromium.close()
+
+
+# ---- what a person does on the page ----------------------------------------------------------
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Bring a tab to the front, out of the menu of those without room where it is there."""
+    tab = page.get_by_role("tab", name=name)
+    if not tab.first.is_visible():
+        page.click(".overflow-menu > button")
+    tab.locator("visible=true").first.click()
+
+
+def choose(page: Page, mode: str) -> None:
+    """Choose "Compare", "Best of many" or "Steer" on the Create tab."""
+    page.click(f"#mode label:has-text('{mode}')")
+    if mode == "Steer":
+        page.wait_for_selector("#guidance", state="visible")
+
+
+def start_drawing(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
+    """Ask for ``num`` pictures, the page's own number without, and wait until they are begun."""
+    if num is not None:
+        if not page.is_visible("#num"):
+            page.click("#settings > button")
+        page.fill("#num input[type=number]", str(num))
+        page.keyboard.press("Tab")
+        page.wait_for_function(f"document.querySelector('#num input[type=range]').value == '{num}'")
+    page.fill("#prompt textarea", prompt)
+    page.click("#draw")
+    page.wait_for_selector("#stop", state="visible")
+
+
+def draw(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
+    """The same, and wait until all is done."""
+    start_drawing(page, prompt, num=num)
+    page.wait_for_selector("#draw", state="visible")

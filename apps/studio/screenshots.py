@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .driving import opened_browser, running
+from .driving import choose, draw, open_tab, opened_browser, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 __all__ = ["take"]
 
-PROMPT = "two kittens to the left of a crimson slice of pizza"
 WIDTHS = {1280: 900, 390: 844}  # and the heights of such windows, in pixels
 TABS = ("create", "steer", "edit", "ask", "history", "batch")
 PATIENCE = 180_000  # milliseconds
@@ -61,21 +61,13 @@ def _shot(
     return path
 
 
-def _create(page: Page) -> None:
-    page.fill("#prompt textarea", PROMPT)
-    page.click("#draw")
-    page.wait_for_selector("#stop", state="visible")
-    page.wait_for_selector("#draw", state="visible")
-
-
 def _steer(page: Page) -> None:
-    page.click("#mode label:has-text('Steer')")
-    page.wait_for_selector("#guidance", state="visible")
-    _create(page)
+    choose(page, "Steer")
+    draw(page)
 
 
 def _edit(page: Page) -> None:
-    _create(page)
+    draw(page)
     page.locator("#gallery-left button").first.click()
     page.click("#edit-this")
     page.fill("#edit-instruction textarea", "make the pizza green")
@@ -84,24 +76,17 @@ def _edit(page: Page) -> None:
     page.wait_for_selector("#edit-draw", state="visible")
 
 
-def _tab(name: str) -> Callable[[Page], None]:
-    def opened(page: Page) -> None:
-        page.get_by_role("tab", name=name).first.click()
-
-    return opened
-
-
 def _history(page: Page) -> None:
-    _create(page)
-    _tab("History")(page)
+    draw(page)
+    open_tab(page, "History")
     page.wait_for_timeout(1500)
 
 
 _USES: dict[str, Callable[[Page], None]] = {
-    "create": _create,
+    "create": draw,
     "steer": _steer,
     "edit": _edit,
-    "ask": _tab("Ask me"),
+    "ask": partial(open_tab, name="Ask me"),
     "history": _history,
-    "batch": _tab("Batch"),
+    "batch": partial(open_tab, name="Batch"),
 }

@@ -7,32 +7,7 @@ from typing import Any
 
 import pytest
 
-PROMPT = "two kittens to the left of a crimson slice of pizza"
-
-
-def draw(page: Any, prompt: str = PROMPT, *, num: int = 1) -> None:
-    """Ask for pictures and wait for all that comes of it."""
-    ask(page, prompt, num=num)
-    page.wait_for_selector("#draw", state="visible")
-
-
-def ask(page: Any, prompt: str = PROMPT, *, num: int = 1) -> None:
-    set_number(page, num)
-    page.fill("#prompt textarea", prompt)
-    page.click("#draw")
-    page.wait_for_selector("#stop", state="visible")
-
-
-def set_number(page: Any, num: int) -> None:
-    if not page.is_visible("#num"):
-        page.click("#settings > button")
-    page.fill("#num input[type=number]", str(num))
-    page.keyboard.press("Tab")
-    page.wait_for_function(f"document.querySelector('#num input[type=range]').value == '{num}'")
-
-
-def choose(page: Any, mode: str) -> None:
-    page.click(f"#mode label:has-text('{mode}')")
+from t2x.apps.studio.driving import PROMPT, choose, draw, start_drawing
 
 
 def pictures(page: Any, side: str) -> int:
@@ -47,7 +22,7 @@ def pictures(page: Any, side: str) -> int:
 
 def test_words_are_rewritten_drawn_and_compared(studio, visit):
     page = visit(studio)
-    draw(page)
+    draw(page, num=1)
     assert page.locator("#words del").count() and page.locator("#words ins").count()
     assert page.inner_text("#rewrite-text") != PROMPT
     assert page.locator("#words .checks .yes").count() > 3
@@ -71,8 +46,7 @@ def test_rewards_steer_and_their_curve_is_seen_meanwhile(studio, visit):
         }).observe(document.body, {subtree: true, childList: true, attributes: true}); }"""
     )
     choose(page, "Steer")
-    page.wait_for_selector("#guidance", state="visible")
-    draw(page)
+    draw(page, num=1)
     assert len(page.evaluate("[...window.curves]")) >= 2
     assert page.locator("#live .t2x-strip img").count() >= 2
     assert page.locator("#live [data-reward]").count() >= 1
@@ -96,7 +70,7 @@ def test_the_best_of_many_comes_first_by_any_reward(studio, visit):
 def test_a_job_is_stopped_and_the_studio_goes_on(studio, visit):
     page = visit(studio)
     choose(page, "Steer")
-    ask(page, num=4)
+    start_drawing(page, num=4)
     page.wait_for_selector("#live polyline")
     begun = time.monotonic()
     page.click("#stop")
@@ -105,17 +79,17 @@ def test_a_job_is_stopped_and_the_studio_goes_on(studio, visit):
     assert "Stopped" in page.inner_text("#status")
     choose(page, "Compare")
     page.uncheck("#rewrite input")
-    draw(page, "a cat")
+    draw(page, "a cat", num=1)
     assert pictures(page, "left") == 1
 
 
 def test_two_people_at_once_wait_for_each_other_and_both_get_theirs(studio, visit):
     first, second = visit(studio), visit(studio)
     choose(first, "Steer")
-    ask(first, num=2)
+    start_drawing(first, num=2)
     first.wait_for_selector("#live polyline")
     second.uncheck("#rewrite input")
-    ask(second, "a yellow bird")
+    start_drawing(second, "a yellow bird", num=1)
     second.wait_for_function("/before yours/.test(document.querySelector('#status').innerText)")
     first.wait_for_selector("#draw", state="visible")
     second.wait_for_selector("#draw", state="visible")
@@ -139,7 +113,7 @@ SCRIPT = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'><svg onload=a
 
 def test_a_script_in_the_prompt_is_text(studio, visit):
     page = visit(studio)
-    draw(page, SCRIPT)
+    draw(page, SCRIPT, num=1)
     for _ in range(2):  # what is shown, and what comes back with the next job
         assert not page.evaluate(
             "[...document.querySelectorAll('[onerror], [onload]')].length"

@@ -1,0 +1,125 @@
+"""Visitors with passwords, files that are no pictures, edits, and a studio that was started again."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from t2x.apps.studio.driving import draw, open_tab, running
+
+
+def bomb(side: int = 60_000) -> bytes:
+    """A small PNG that says it is ``side`` pixels wide and high."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    body = zlib.compress(bytes(100_000))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+@pytest.fixture
+def bad_files(tmp_path: Path) -> list[Path]:
+    """Ten files that are no picture that can be edited, most with a picture's name."""
+    Image.new("RGB", (64, 64)).save(tmp_path / "good.png")
+    good = (tmp_path / "good.png").read_bytes()
+    svg = (
+        b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><script>alert(2)</script></svg>"
+    )
+    contents = {
+        "cut.png": good[: len(good) // 2],
+        "empty.png": b"",
+        "words.png": b"these are no pixels " * 50,
+        "page.png": b"<html><script>alert(1)</script></html>",
+        "vector.svg": svg,
+        "vector.png": svg,
+        "bomb.png": bomb(),
+        "archive.png": b"PK\x03\x04" + bytes(1000),
+        "<img src=x onerror=alert(1)>.png": good[:40],
+        "..%2f..%2fsecret.png": b"\x89PNG\r\n\x1a\n" + bytes(200),
+    }
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return sorted(folder.iterdir())
+
+
+def test_ten_bad_files_are_refused_in_words_and_the_page_lives_on(studio, visit, bad_files):
+    page = visit(studio, allow=("Failed to load resource", "status of", "the server responded"))
+    open_tab(page, "Edit")
+    assert len(bad_files) == 10
+    for path in bad_files:
+        page.set_input_files("#edit-picture input[type=file]", path)
+        page.wait_for_timeout(400)
+        page.fill("#edit-instruction textarea", "make it blue")
+        page.click("#edit-draw")
+        page.wait_for_function(
+            "document.querySelector('#edit-status [role=alert], .toast-body.error') !== null"
+        )
+        shown = page.inner_text("body")
+        assert "Traceback" not in shown and 'File "' not in shown, path.name
+        for toast in page.locator(".toast-close").all():
+            toast.click()
+        if page.is_visible("#edit-picture button[aria-label='Clear'], #edit-picture .icon-button"):
+            page.locator("#edit-picture button[aria-label='Clear']").first.click()
+    good = bad_files[0].parent.parent / "good.png"
+    edit(page, good)
+    assert "Traceback" not in studio.log.read_text("utf-8")
+
+
+def edit(page: Any, path: Path) -> None:
+    """Give a picture and an instruction, and wait for the edited one."""
+    page.set_input_files("#edit-picture input[type=file]", path)
+    page.wait_for_selector("#edit-picture img")
+    page.fill("#edit-instruction textarea", "make it blue")
+    page.click("#edit-draw")
+    page.wait_for_selector("#edit-stop", state="visible")
+    page.wait_for_selector("#edit-draw", state="visible")
+    page.wait_for_function("document.querySelectorAll('#edit img').length >= 2")
+
+
+def test_a_picture_is_edited_by_an_instruction(studio, visit):
+    page = visit(studio)
+    draw(page, "a red bus", num=1)
+    page.locator("#gallery-left button").first.click()
+    page.wait_for_selector("#picked", state="visible")
+    page.click("#edit-this")
+    page.wait_for_selector("#edit-picture img")
+    page.fill("#edit-instruction textarea", "make the bus green")
+    page.click("#edit-draw")
+    page.wait_for_selector("#edit-stop", state="visible")
+    page.wait_for_selector("#edit-draw", state="visible")
+    page.wait_for_function("document.querySelectorAll('#edit-gallery-right img').length > 0")
+
+
+def test_behind_a_password(chromium, tmp_path):
+    (tmp_path / "users.txt").write_text("# who may come in\nada:enigma\ngrace:cobol\n")
+    options = ("--generator", "emoji-flow-turbo", "--rewriter", "none", "--rewards", "clip")
+    with running(*options, "--auth", str(tmp_path / "users.txt"), home=tmp_path / "home") as app:
+        page = chromium.new_page()
+        page.set_default_timeout(60_000)
+        page.goto(app.url)
+        page.wait_for_selector("input[type=password]")
+        assert page.locator("#draw").count() == 0
+        page.get_by_label("username", exact=False).first.fill("ada")
+        page.fill("input[type=password]", "wrong")
+        page.get_by_role("button", name="Login").click()
+        page.wait_for_function("/ncorrect/.test(document.body.innerText)")
+        page.fill("input[type=password]", "enigma")
+        page.get_by_role("button", name="Login").click()
+        page.wait_for_selector("#draw")
+        draw(page, "a cat", num=1)
+        assert page.locator("#gallery-left img").count() == 1
+        page.close()
+        assert app.stop() < 20
+    said = app.log.read_text("utf-8")
+    assert "enigma" not in said and "cobol" not in said and "Traceback" not in said
