@@ -1,4 +1,4 @@
-"""Visitors with passwords, files that are no pictures, edits, and a studio that was started again."""
+"""Visitors with passwords, bad files, edits, preferences, histories, batches."""
 
 from __future__ import annotations
 
