@@ -68,14 +68,15 @@ def running(
     environment: Mapping[str, str] | None = None,
     patience: float = 180,
 ) -> Iterator[Running]:
-    """Start ``t2x app`` with ``options`` on a free port and wait until it serves; it ends with the
+    """Start ``t2x app`` with ``options``, on a free port without ``--port``, and wait until it serves; it ends with the
     context.
 
     Raises T2XError, with what it said, if it ends before or takes more than ``patience`` seconds.
     """
     home.mkdir(parents=True, exist_ok=True)
     log = home / "app.log"
-    command = [sys.executable, "-m", "t2x", "app", "--port", "0", "--home", str(home), *options]
+    port = () if "--port" in options else ("--port", "0")
+    command = [sys.executable, "-m", "t2x", "app", *port, "--home", str(home), *options]
     begun = time.perf_counter()
     with log.open("wb") as said:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,7 @@ _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
 ]
+SERVED = ("pictures", "batches")  # of the studio's home
 _CLOSING = 1.0  # seconds that a running job has to stop in when the studio is ended
 _ENDING = 3.0  # and the whole server, before the process ends over it
 
@@ -101,7 +102,8 @@ def open_studio(
     """
     settings = Serving(**served)
     app = make_app(
-        build(studio, home=studio.home), served=studio.home / "pictures", settings=settings,
+        build(studio, home=studio.home), served=[studio.home / name for name in SERVED],
+        settings=settings,
         look=look(),
     )  # fmt: skip
 
@@ -134,13 +136,17 @@ def _share(address: Address, say: Callable[[str, str], None]) -> None:
 
 
 def make_app(
-    page: gr.Blocks, *, served: Path, settings: Serving, look: Mapping[str, Any] | None = None
+    page: gr.Blocks,
+    *,
+    served: Sequence[Path],
+    settings: Serving,
+    look: Mapping[str, Any] | None = None,
 ) -> FastAPI:
     """The studio as an ASGI application.
 
     Args:
         page: what ``app.build`` made.
-        served: the one folder whose files are given out, beside what users uploaded themselves.
+        served: folders whose files are given out, beside what users uploaded themselves.
         settings: who may come in, and limits.
         look: theme and style sheet (``app.look``).
     """
@@ -151,7 +157,7 @@ def make_app(
         outer, page, path="/",
         app_kwargs={"openapi_url": None},
         auth=list(settings.users.items()) or None,
-        allowed_paths=[str(served.resolve())],
+        allowed_paths=[str(folder.resolve()) for folder in served],
         max_file_size=settings.max_upload,
         show_error=True,
         ssr_mode=False,

@@ -123,3 +123,74 @@ def test_behind_a_password(chromium, tmp_path):
         assert app.stop() < 20
     said = app.log.read_text("utf-8")
     assert "enigma" not in said and "cobol" not in said and "Traceback" not in said
+
+
+def test_tastes_and_history_outlive_the_process(chromium, tmp_path):
+    apart = {"TMPDIR": str(tmp_path)}
+    options = ("--generator", "emoji-flow-turbo", "--rewriter", "none", "--rewards", "clip")
+    home, context = tmp_path / "data/home", chromium.new_context(accept_downloads=True)
+    (tmp_path / "data").mkdir()
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    with running(*options, home=home, environment=apart) as app:
+        page.goto(app.url)
+        page.wait_for_selector("#draw")
+        draw(page, "a red bus", num=1)
+        page.locator("#gallery-left button").first.click()
+        page.wait_for_selector("#picked", state="visible")
+        page.click("#thumb-up")
+        page.wait_for_function("document.querySelector('#thumb-said').innerText.length > 0")
+        app.stop()
+    port = app.url.rpartition(":")[2]  # the browser keeps who it is for this address
+    with running(*options, "--port", port, home=home, environment=apart) as app:
+        page.goto(app.url)
+        page.wait_for_selector("#draw")
+        open_tab(page, "History")
+        page.wait_for_selector("#history-gallery img")
+        assert page.locator("#history-gallery img").count() == 1
+        page.locator("#history-gallery button").first.click()
+        page.wait_for_selector("#history-about b")
+        assert "a red bus" in page.inner_text("#history-about")
+        with page.expect_download() as loaded:
+            page.click("#history-png")
+        with Image.open(loaded.value.path()) as picture:
+            assert "a red bus" in str(picture.info)
+        page.click("#history-again")
+        page.wait_for_selector("#history-result img")
+        page.wait_for_function("/same/i.test(document.querySelector('#history-status').innerText)")
+        other = chromium.new_page()
+        other.goto(app.url)
+        other.wait_for_selector("#draw")
+        open_tab(other, "History")
+        other.wait_for_function("/kept here/.test(document.querySelector('#history').innerText)")
+        assert other.locator("#history-gallery img").count() == 0
+        other.close()
+    context.close()
+    assert "Traceback" not in app.log.read_text("utf-8")
+
+
+def test_two_sides_are_compared_by_a_click(studio, visit):
+    page = visit(studio)
+    draw(page, num=1)
+    page.wait_for_selector("#right-better", state="visible")
+    page.click("#right-better")
+    page.wait_for_function("document.querySelector('#pair-said').innerText.length > 0")
+
+
+def test_a_file_of_prompts_is_rewritten_drawn_and_given_back(studio, visit, tmp_path):
+    lines = ['{"prompt": "two kittens"}', "no json", '{"prompt": "a red bus"}']
+    (tmp_path / "prompts.jsonl").write_text("\n".join(lines))
+    page = visit(studio)
+    open_tab(page, "Batch")
+    page.set_input_files("#batch-file input[type=file]", tmp_path / "prompts.jsonl")
+    page.wait_for_function("document.querySelector('#batch-file').innerText.includes('prompts')")
+    page.click("#batch-add")
+    page.wait_for_selector("#batch-table table")
+    page.wait_for_selector("#batch-jsonl", state="visible")
+    assert page.locator("#batch-table tr").count() == 3 and "line 2" in page.inner_text("#batch")
+    with page.expect_download() as loaded:
+        page.click("#batch-jsonl")
+    rows = Path(loaded.value.path()).read_text("utf-8").splitlines()
+    assert len(rows) == 2 and "two kittens" in rows[0]
+    page.click("#batch-draw")
+    page.wait_for_function("document.querySelectorAll('#batch-gallery img').length === 2")

@@ -50,7 +50,7 @@ def site(home: Path, uploads: Path) -> Iterator[Callable[..., TestClient]]:
             gr.Button().click(lambda text: text[::-1], text, text, api_name="reverse")
             gr.Button().click(lambda text: text, text, text, api_visibility="private")
         app = make_app(
-            page, served=home / "home/pictures", settings=Serving(**settings), look=look()
+            page, served=[home / "home/pictures"], settings=Serving(**settings), look=look()
         )
         clients.append(TestClient(app, base_url="http://127.0.0.1:7860"))
         return clients[-1].__enter__()
