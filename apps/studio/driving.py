@@ -68,8 +68,8 @@ def running(
     environment: Mapping[str, str] | None = None,
     patience: float = 180,
 ) -> Iterator[Running]:
-    """Start ``t2x app`` with ``options``, on a free port without ``--port``, and wait until it serves; it ends with the
-    context.
+    """Start ``t2x app`` with ``options``, on a free port without ``--port``, and wait until it
+    serves; it ends with the context.
 
     Raises T2XError, with what it said, if it ends before or takes more than ``patience`` seconds.
     """

@@ -151,6 +151,9 @@ def make_app(
         look: theme and style sheet (``app.look``).
     """
     page.queue(max_size=settings.waiting, default_concurrency_limit=None, api_open=False)
+    # gradio's own launch() says so; without it, it takes any path on this machine that a client
+    # names for an upload, and shows what is drawn in SVG as part of the page.
+    page.has_launched = page.is_running = True
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     outer.add_middleware(_Gate, limit=settings.max_request)
     return gr.mount_gradio_app(

@@ -49,6 +49,8 @@ def site(home: Path, uploads: Path) -> Iterator[Callable[..., TestClient]]:
             text = gr.Textbox()
             gr.Button().click(lambda text: text[::-1], text, text, api_name="reverse")
             gr.Button().click(lambda text: text, text, text, api_visibility="private")
+            file = gr.File(type="filepath")
+            gr.Button().click(lambda path: Path(path).read_text(), file, text, api_name="read")
         app = make_app(
             page, served=[home / "home/pictures"], settings=Serving(**settings), look=look()
         )
@@ -175,7 +177,7 @@ def test_a_page_of_another_site_can_not_ask(client):
 
 def test_private_events_are_hidden_and_the_queue_can_not_be_passed(client):
     info = client.get("/gradio_api/info").json()
-    assert list(info["named_endpoints"]) == ["/reverse"] and not info["unnamed_endpoints"]
+    assert list(info["named_endpoints"]) == ["/reverse", "/read"] and not info["unnamed_endpoints"]
     assert client.post("/gradio_api/run/reverse", json={"data": ["abc"]}).status_code >= 400
 
 
@@ -225,3 +227,26 @@ def test_behind_a_password_nothing_is_open(site, files):
 def test_tools_and_passwords_do_not_go_together():
     with pytest.raises(T2XError, match="can't log in"):
         Serving(users={"ada": "enigma"}, mcp=True)
+
+
+def test_a_path_on_this_machine_is_no_upload(client, files, uploads):
+    """gradio takes only what was uploaded, and only if it knows that it is serving."""
+
+    def read(path: Path) -> str:
+        body = {"data": [{"path": str(path), "meta": {"_type": "gradio.FileData"}}]}
+        event = client.post("/gradio_api/call/read", json=body).json()["event_id"]
+        return str(client.get(f"/gradio_api/call/read/{event}").text)
+
+    sent = client.post("/gradio_api/upload", files={"files": ("a.txt", b"my own words")})
+    assert "my own words" in read(Path(sent.json()[0]))
+    own = Path(__file__)
+    for path in (
+        files["secret"],
+        files["database"],
+        own,
+        Path("pyproject.toml"),
+        Path("/etc/passwd"),
+    ):
+        said = read(path)
+        assert "event: error" in said and "content" not in said and "root:" not in said, path
+    assert not any(path.read_text() == "content" for path in uploads.rglob("*") if path.is_file())
