@@ -29,8 +29,8 @@ BY_SEED = "seed"
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a job; ``path``: PNG, or an animation of a video, ``shown`` what is drawn for
-    it on the page."""
+    """One picture of a job: the paths of its PNG (an animated one of a video) and of its recipe as
+    JSON, the user's words and the text that was drawn."""
 
     arm: str
     index: int
@@ -61,7 +61,7 @@ class Album:
     def add(self, drawn: Drawn) -> None:
         """Save one picture with its recipe and show it behind those of its arm."""
         name = f"{drawn.arm}-seed{drawn.seed}-{drawn.index + 1}"
-        path = self.folder / f"{name}.{'webp' if drawn.frames else 'png'}"
+        path = self.folder / f"{name}.png"
         facts = plain(drawn.recipe)
         written = json.dumps(facts, ensure_ascii=False, indent=1)
         _save(drawn, path)
@@ -121,7 +121,12 @@ class Album:
 
     def title(self, picture: Picture) -> str:
         """Which picture it is, in words."""
-        return f"{ARMS.get(picture.arm, picture.arm)}, seed {picture.seed}"
+        return f"{self.arm_title(picture.arm)}, seed {picture.seed}"
+
+    def arm_title(self, arm: str) -> str:
+        """What an arm is called; a text that the user wrote is no rewrite."""
+        given = self.rewrite is not None and self.rewrite.model_id == "given"
+        return "Your own text" if given and arm == "rewritten" else ARMS.get(arm, arm)
 
     def _caption(self, picture: Picture, by: str) -> str:
         seed = f"seed {picture.seed}"
@@ -135,10 +140,11 @@ def best_first(values: Sequence[float]) -> list[int]:
 
 
 def _save(drawn: Drawn, path: Path) -> None:
-    if drawn.frames:
-        first, *others = drawn.frames
-        pace: dict[str, Any] = {"duration": round(1000 / max(1, drawn.fps)), "loop": 0}
-        first.save(path, save_all=True, append_images=others, lossless=True, **pace)
+    """A PNG with its recipe; of a video an animated one."""
+    facts = png_info(chunks(Recipe.from_record(drawn.recipe)))
+    if not drawn.frames:
+        drawn.picture.save(path, format="PNG", pnginfo=facts)
         return
-    text = chunks(Recipe.from_record(drawn.recipe))
-    drawn.picture.save(path, pnginfo=png_info(text))
+    first, *others = drawn.frames
+    pace: dict[str, Any] = {"duration": round(1000 / max(1, drawn.fps)), "loop": 0}
+    first.save(path, format="PNG", pnginfo=facts, save_all=True, append_images=others, **pace)

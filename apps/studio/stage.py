@@ -24,7 +24,7 @@ from t2x.studio.events import (
 from t2x.studio.requests import CompareRequest, Request
 
 from .album import BY_SEED, Album
-from .bars import ARMS, bars_html
+from .bars import bars_html
 from .desk import Desk, user_of
 from .live import Pace, curves_html, note_line, status_line, strip_html
 from .picked import Picked, picked_bar, wire_picked
@@ -201,7 +201,7 @@ class Show:
         shown = gr.Gallery(
             self.album.gallery(arm), columns=self._columns(), visible=True, selected_index=None
         )
-        title = f'<h3 class="arm">{escaped(ARMS.get(arm, arm))}</h3>'
+        title = f'<h3 class="arm">{escaped(self.album.arm_title(arm))}</h3>'
         if self.sides and arm == self.sides[1]:
             return {
                 stage.right: shown,

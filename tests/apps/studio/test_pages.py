@@ -43,6 +43,7 @@ def test_a_video_is_shown_as_one_that_moves(drawn: Callable[..., Drawn]) -> None
     (picture,) = album.placed("original")
     with Image.open(picture.path) as image:
         assert image.n_frames == 3  # type: ignore[attr-defined]
+        assert image.info["prompt"] == "a cat"
     album.remove()
 
 
