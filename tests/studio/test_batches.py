@@ -1,0 +1,78 @@
+"""Batches: bad lines are told, what is stopped goes on, after a restart too."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from t2x.errors import T2XError
+from t2x.media import png_text
+from t2x.studio import Studio
+from t2x.studio.batches import Batches
+from t2x.studio.events import Cancelled, Failed, Finished, Progress, Waiting
+from t2x.studio.recipes import read_chunks
+
+LINES = '{"prompt": "two kittens"}\n\nnot json\n"a crimson bus"\n{"prompt": " "}\n'
+
+
+@pytest.fixture(scope="module")
+def studio() -> Iterator[Studio]:
+    studio = Studio(generator="emoji-flow-turbo", rewriter="rules", rewards=())
+    yield studio
+    studio.close()
+
+
+def test_from_upload_to_download(studio: Studio, tmp_path: Path) -> None:
+    path = tmp_path / "up"
+    path.write_text(LINES)
+    batches = Batches(tmp_path / "home")
+    batch = batches.add("ada", path, name="my prompts.jsonl", seed=3)
+    with pytest.raises(T2XError, match="rewritten yet"):
+        batches.zip(batch)
+    last = list(studio.run(batches.drawing(batch), user="ada"))[-1]
+    assert isinstance(last, Failed) and "rewritten yet" in last.message
+    assert isinstance(list(studio.run(batches.rewriting(batch), user="ada"))[-1], Finished)
+    state = batches.state(batch)
+    assert (state.total, state.written, state.bad, state.done) == (4, 2, 2, True)
+    assert [number for number, _ in state.errors] == [3, 5]
+    assert "not valid JSON" in state.errors[0][1] and "empty" in state.errors[1][1]
+    events = list(studio.run(batches.drawing(batch), user="ada"))
+    assert any(isinstance(e, Progress) and e.seconds_left is not None for e in events)
+    recipe = read_chunks(png_text(batches.picture(batch, 3, 0)))
+    assert recipe is not None and (recipe.prompt, recipe.seed) == ("a crimson bus", 6)
+    with zipfile.ZipFile(batches.zip(batch)) as file:
+        assert set(file.namelist()) == {
+            "rewrites.jsonl", "rewrites.jsonl.errors",
+            "pictures/00000000-00.png", "pictures/00000003-00.png",
+        }  # fmt: skip
+    again = Batches(tmp_path / "home")
+    assert again.all("ada") == [batch] and again.all("ben") == []
+    for id in (batch.id + "0", "../x", batch.id):
+        with pytest.raises(T2XError, match="not there"):
+            again.get("ben", id)
+    again.delete(batch)
+    assert again.all("ada") == [] and not list((tmp_path / "home").rglob("*.png"))
+
+
+def test_what_was_cancelled_goes_on_to_the_same_bytes(studio: Studio, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("".join(f"{n} red cats and a bus\n" for n in range(600)))
+    batches = Batches(tmp_path / "home")
+    whole, stopped = (batches.add("ada", path) for _ in range(2))
+    assert isinstance(list(studio.run(batches.rewriting(whole), user="ada"))[-1], Finished)
+    job = ""
+    for event in studio.run(batches.rewriting(stopped), user="ada"):
+        if isinstance(event, Waiting):
+            job = event.job
+        if isinstance(event, Progress) and event.done >= 300:
+            studio.cancel(job)
+        last = event
+    assert isinstance(last, Cancelled) and 0 < batches.state(stopped).written < 600
+    again = Batches(tmp_path / "home")  # after a restart
+    assert isinstance(list(studio.run(again.rewriting(stopped), user="ada"))[-1], Finished)
+    assert again.output(stopped).read_bytes() == again.output(whole).read_bytes()
+    assert [json.loads(line)["index"] for line in again.output(whole).open()] == list(range(600))
