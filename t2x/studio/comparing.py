@@ -25,9 +25,15 @@ def compare(work: Work, request: CompareRequest) -> None:
     brush = Brush(work, request, request.sampling, total=request.num)
     seeds = range(request.seed, request.seed + request.num)
     first = [Shot("original", i, request.prompt, request.negative, s) for i, s in enumerate(seeds)]
-    if request.rewrite and not work.models.rewriter_ready and _can_draw(work):
-        brush.paint(first.pop(0))
+    missing: ModelMissingError | None = None
+    if request.rewrite and not work.models.rewriter_ready:
+        try:
+            brush.paint(first.pop(0))
+        except ModelMissingError as error:
+            missing = error
     rewrite = rewritten(work, request)
+    if missing is not None:
+        raise missing
     other = []
     if rewrite is not None and (rewrite.changed):
         negative = joined(request.negative, rewrite.negative)
@@ -100,14 +106,3 @@ def asked_rewards(work: Work, request: Any) -> tuple[str, ...]:
 def joined(*negatives: str) -> str:
     """Several negative prompts as one."""
     return ", ".join(dict.fromkeys(text.strip() for text in negatives if text.strip()))
-
-
-def _can_draw(work: Work) -> bool:
-    """Load the generator; False if it can't be, which is told when it is next needed."""
-    try:
-        work.progress(f"loading {work.models.generator_name}", 0, 1)
-        with work.phase("load"):
-            work.models.generator()
-    except ModelMissingError:
-        return False
-    return True

@@ -238,6 +238,21 @@ def test_a_generator_without_steps_stops_between_pictures(make_studio, held):
 # ---- models that are missing ---------------------------------------------------------------------
 
 
+def test_a_generator_that_fails_is_tried_once_a_job(make_studio, monkeypatch):
+    tried = []
+
+    def fails():
+        tried.append(1)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("t2x.testing.failing", fails, raising=False)
+    studio = make_studio(generator="t2x.testing:failing")
+    for count in (1, 2):
+        events = list(studio.run(ASKED))
+        assert len(tried) == count and seen(events, Rewritten)
+        assert events[-1].cause == "model" and "the disk is gone" in events[-1].message
+
+
 def test_without_a_generator_the_prompt_is_still_rewritten(make_studio):
     studio = make_studio(generator="no-such-generator")
     events = list(studio.run(ASKED))
