@@ -34,6 +34,10 @@ def doctor(  # noqa: PLR0913 - a command has a parameter for each of its options
         str | None, typer.Option(help="Rewards of the run, with commas between them.")
     ] = None,
     size: Annotated[str | None, typer.Option(help="HEIGHTxWIDTH in pixels.")] = None,
+    source_size: Annotated[
+        str | None,
+        typer.Option(help="HEIGHTxWIDTH of a picture to start from, for models that take one."),
+    ] = None,
     frames: Annotated[int | None, typer.Option(min=1, help="Frames of a video.")] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="Pictures at a time; 1 without.")] = None,
     dtype: Annotated[
@@ -57,6 +61,7 @@ def doctor(  # noqa: PLR0913 - a command has a parameter for each of its options
         "generator": generator,
         "rewards": rewards,
         "size": size,
+        "source-size": source_size,
         "frames": frames,
         "batch": batch,
         "dtype": dtype,
@@ -86,6 +91,7 @@ def doctor(  # noqa: PLR0913 - a command has a parameter for each of its options
         size=None if size is None else parse_size(size),
         num_frames=frames,
         batch=batch or 1,
+        **({} if source_size is None else {"source_size": parse_size(source_size)}),
     )
     print_json(report.record()) if as_json else _print_plan(report)
     if report.problems():

@@ -27,6 +27,7 @@ from t2x.commands.console import (
     progress,
 )
 from t2x.commands.memory_options import (
+    Dtype,
     MemoryLimit,
     Offload,
     Quantize,
@@ -143,6 +144,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     part: PartOption = None,
     config: ConfigOption = None,
     preset: PresetOption = None,
+    dtype: Dtype = None,
     offload: Offload = None,
     quantize: Quantize = None,
     vae_tiling: VaeTiling = False,
@@ -164,6 +166,8 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     picture = _source(source, strength)
     pixels = None if size is None else parse_size(size)
     placed = placement_options(offload, quantize, vae_tiling)
+    if dtype is not None:
+        placed["dtype"] = dtype
     if memory_limit is not None:
         sampled: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
         sampled |= {"guidance": recipe, "prompt": max(prompts, key=len), **additions}

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 __all__ = [
+    "Dtype",
     "MemoryLimit",
     "Offload",
     "Quantize",
@@ -25,6 +26,13 @@ Offload: TypeAlias = Annotated[
 Quantize: TypeAlias = Annotated[
     str | None,
     typer.Option(help="Load weights as 8bit (torchao) or 4bit (bitsandbytes, on a GPU)."),
+]
+Dtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Number format: float32, bfloat16, float16, or auto; without, float32 on a CPU and "
+        "what the model's authors use elsewhere."
+    ),
 ]
 VaeTiling: TypeAlias = Annotated[
     bool, typer.Option("--vae-tiling", help="Decode in tiles: less memory, seams may show.")

@@ -143,7 +143,7 @@ def plan_report(
     **settings: Any,
 ) -> RunReport:
     """Find out what a run needs. ``settings`` are those of ``t2x.memory.plan_run``: limit, device,
-    dtype, size, num_frames, batch, sampling.
+    dtype, size, num_frames, batch, sampling, source_size.
 
     Downloads no weights; asks the hub with short timeouts. Raises UnknownNameError for names that
     nothing has, T2XError for what is no device, size or number format.
