@@ -178,7 +178,7 @@ def _wire_drawing(desk: Desk, page: _Page, pairs: Mapping[str, Any]) -> None:
             return
         show = Show(stage, asked, given[stage.album])
         user = user_of(given[desk.guest], request)
-        events = desk.run(asked, user=user, page=str(request.session_hash))
+        events = desk.run(asked, user=user, page=stage.page(request))
         for event, changes in show.updates(events):
             changes |= _words(page, show.album, event)
             if changes:

@@ -86,7 +86,7 @@ class Desk:
         return gr.Tabs(selected=name)
 
     def run(self, request: Request, *, user: str, page: str) -> Iterator[Event]:
-        """Do a job and give its events. ``page`` names the open page (``session_hash`` of its
+        """Do a job and give its events. ``page`` names what shows it (from ``session_hash`` of the
         ``gr.Request``) for ``stop``; when the caller stops reading, the job is cancelled."""
         return self.follow(self.studio.run(request, user=user), page=page)
 

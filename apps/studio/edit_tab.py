@@ -158,7 +158,7 @@ def _wire(desk: Desk, page: _Page) -> None:
         asked = _request(page, desk, given)
         show = Show(stage, asked, given[stage.album])
         user = user_of(given[desk.guest], request)
-        events = desk.run(asked, user=user, page=str(request.session_hash))
+        events = desk.run(asked, user=user, page=stage.page(request))
         for event, changes in show.updates(events):
             changes |= _decided(page, show.album, event)
             if changes:

@@ -93,6 +93,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
                 info=_help("J"),
                 elem_id="steer-mode",
                 elem_classes="pills",
+                min_width=320,
                 scale=4,
             )
             budget = optional_number(

@@ -42,8 +42,9 @@ QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 @dataclass
 class Stage:
-    """The components."""
+    """The components. ``prefix`` begins their ids: two stages of a page may be at work at once."""
 
+    prefix: str
     draw: gr.Button
     stop: gr.Button
     status: gr.HTML
@@ -58,6 +59,10 @@ class Stage:
     bars: gr.HTML
     picked: Picked
     album: gr.State
+
+    def page(self, request: gr.Request) -> str:
+        """Names this stage of one open page, for ``Desk.run`` and ``Desk.stop``."""
+        return f"{request.session_hash}/{self.prefix}"
 
     @property
     def outputs(self) -> list[Any]:
@@ -97,7 +102,7 @@ def pictures_area(
     parts["picked"] = picked_bar(desk, prefix=prefix)
     parts["bars"] = gr.HTML(elem_id=f"{prefix}bars", visible=False)
     parts["album"] = gr.State(None, delete_callback=_forget)
-    return Stage(draw=draw, stop=stop, status=status, tools=tools, **parts)
+    return Stage(prefix, draw=draw, stop=stop, status=status, tools=tools, **parts)
 
 
 def wire_stage(desk: Desk, stage: Stage) -> None:
@@ -106,7 +111,7 @@ def wire_stage(desk: Desk, stage: Stage) -> None:
     wire_picked(desk, stage.picked, stage.album, {stage.left: 0, stage.right: 1}, _arm_of)
 
     def stop(guest: str | None, request: gr.Request) -> None:
-        desk.stop(str(request.session_hash), user=user_of(guest, request))
+        desk.stop(stage.page(request), user=user_of(guest, request))
 
     stage.stop.click(stop, desk.guest, None, queue=False, **QUIET)
 

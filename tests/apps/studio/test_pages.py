@@ -215,3 +215,12 @@ def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:
     assert not desk.stop("another", user="ada") and desk.stop("p", user="ada")
     assert list(events) == [Cancelled(0)] and not desk.stop("p", user="ada")
     assert stopped == [("job-1", "ada")]
+
+
+def test_two_stages_of_a_page_do_not_stop_each_other(built: Any) -> None:
+    from types import SimpleNamespace
+    from typing import cast
+
+    request = cast(Any, SimpleNamespace(session_hash="s"))
+    _, create, edit = built
+    assert create.stage.page(request) != edit.stage.page(request)
