@@ -16,6 +16,7 @@ from PIL.Image import Image  # gradio reads the types of endpoints
 from t2x.errors import T2XError
 from t2x.plain import plain
 from t2x.studio.events import Cancelled, Drawn, Entry, Failed, Finished
+from t2x.studio.limits import check_request
 from t2x.studio.requests import (
     BestOfRequest,
     CompareRequest,
@@ -98,7 +99,7 @@ class _Calls:
         """
         from t2x.studio.comparing import rewritten
 
-        asked = CompareRequest(_words(prompt), seed=int(seed))
+        asked = CompareRequest(self._words(prompt), seed=int(seed))
 
         def run(work: Work) -> dict[str, Any]:
             rewrite = rewritten(work, asked)
@@ -276,7 +277,7 @@ class _Calls:
 
         if picture is None:
             _refuse("there is no picture to score; give one")
-        words, names = _words(prompt), _names(rewards)
+        words, names = self._words(prompt), _names(rewards)
         media = {"given": [from_pil([picture])[0]]}
 
         def run(work: Work) -> None:
@@ -300,11 +301,9 @@ class _Calls:
         Returns:
             the first picture, one picture for each option, and question, options and prompt
         """
-        from t2x.registry import import_attr
+        from t2x.asking.elicitation import Elicitation
 
-        Elicitation = import_attr("t2x.asking:Elicitation")
-
-        words = _words(prompt)
+        words = self._words(prompt)
         if not (isinstance(answers, list) and all(isinstance(a, str | int) for a in answers)):
             _refuse("answers are a list of texts, each one of the options of its question")
 
@@ -325,6 +324,15 @@ class _Calls:
             generator, rewriter, rewards and waiting
         """
         return dict(plain(self._desk.studio.state()))
+
+    def _words(self, prompt: str | None) -> str:
+        """A prompt that a job without a request of its own may use."""
+        words = _words(prompt)
+        try:
+            check_request(CompareRequest(words), self._desk.studio.limits)
+        except T2XError as error:
+            _refuse(str(error))
+        return words
 
     # ---- jobs -----------------------------------------------------------------------------------
 

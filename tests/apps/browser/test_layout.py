@@ -18,6 +18,7 @@ OVERLAPS = """() => {
         const box = element.getBoundingClientRect(), style = getComputedStyle(element);
         return box.width > 1 && box.height > 1 && style.visibility === 'visible'
             && style.opacity !== '0' && element.offsetParent !== null
+            && element.dataset.testid !== 'block-label'  // gradio's, in a corner of its area
             && element.checkVisibility({checkOpacity: true, checkVisibilityCSS: true});
     });
     const own = all.filter(one => !all.some(other => other !== one && one.contains(other)));

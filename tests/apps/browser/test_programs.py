@@ -54,13 +54,14 @@ def test_each_endpoint_answers(client):
     assert first["clip"]["value"] == pytest.approx(max(values), abs=1e-5)
     _, files, _ = client.predict("a cat", weights={"clip": 1}, mode="E", api_name="/guide")
     assert len(files) == 2
-    changed, files, _ = client.predict(handle_file(picture), "make it blue", api_name="/edit")
+    changed, files, _ = client.predict(
+        handle_file(picture), "make the cat blue", "a cat", api_name="/edit"
+    )
     assert Path(changed).is_file() and len(files) == 2
     assert client.predict(api_name="/models")["generator"]["readiness"] == "ready"
 
 
 def test_a_conversation_is_its_answers(client):
-    pytest.importorskip("t2x.asking", reason="asking is another part")
     answers: list[str] = []
     for _ in range(2):
         _, files, result = client.predict("an animal", answers, api_name="/ask")
@@ -145,11 +146,11 @@ def test_the_guide_s_program_runs(studio, capsys):
 @pytest.mark.extra("mcp")
 def test_language_models_get_the_same_as_tools(tmp_path):
     from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
+    from mcp.client.streamable_http import streamable_http_client
 
     async def use(url: str) -> tuple[list[Any], Any]:
         async with (
-            streamablehttp_client(f"{url}/gradio_api/mcp/") as (read, write, _),
+            streamable_http_client(f"{url}/gradio_api/mcp/") as (read, write, _),
             ClientSession(read, write) as session,
         ):
             await session.initialize()

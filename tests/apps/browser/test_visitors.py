@@ -67,10 +67,9 @@ def test_ten_bad_files_are_refused_in_words_and_the_page_lives_on(studio, visit,
         )
         shown = page.inner_text("body")
         assert "Traceback" not in shown and 'File "' not in shown, path.name
-        for toast in page.locator(".toast-close").all():
-            toast.click()
-        if page.is_visible("#edit-picture button[aria-label='Clear'], #edit-picture .icon-button"):
-            page.locator("#edit-picture button[aria-label='Clear']").first.click()
+        page.reload()
+        page.wait_for_selector("#draw")
+        open_tab(page, "Edit")
     good = bad_files[0].parent.parent / "good.png"
     edit(page, good)
 
@@ -79,7 +78,8 @@ def edit(page: Any, path: Path) -> None:
     """Give a picture and an instruction, and wait for the edited one."""
     page.set_input_files("#edit-picture input[type=file]", path)
     page.wait_for_selector("#edit-picture img")
-    page.fill("#edit-instruction textarea", "make it blue")
+    page.fill("#edit-instruction textarea", "make the bus blue")
+    page.fill("#edit-shows textarea", "a red bus")
     page.click("#edit-draw")
     page.wait_for_selector("#edit-stop", state="visible")
     page.wait_for_selector("#edit-draw", state="visible")
@@ -105,7 +105,7 @@ def test_behind_a_password(chromium, tmp_path):
     options = ("--generator", "emoji-flow-turbo", "--rewriter", "none", "--rewards", "clip")
     with running(*options, "--auth", str(tmp_path / "users.txt"), home=tmp_path / "home") as app:
         page = chromium.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.goto(app.url)
         page.wait_for_selector("input[type=password]")
         assert page.locator("#draw").count() == 0
@@ -130,7 +130,7 @@ def test_tastes_and_history_outlive_the_process(chromium, tmp_path):
     home, context = tmp_path / "data/home", chromium.new_context(accept_downloads=True)
     (tmp_path / "data").mkdir()
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     with running(*options, home=home, environment=apart) as app:
         page.goto(app.url)
         page.wait_for_selector("#draw")
