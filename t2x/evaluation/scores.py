@@ -186,9 +186,14 @@ def _stored(entry: _Entry) -> str:
     if entry.error or entry.prompt is not None:
         return ""
     from t2x.media import png_text
+    from t2x.studio.recipes import read_chunks
 
-    text = png_text(entry.picture)
-    return text["prompt"] if {"prompt", "text", "seed"} <= set(text) else ""
+    try:
+        recipe = read_chunks(png_text(entry.picture))
+    except T2XError as error:
+        log.info("%s: %s", entry.picture, error)
+        return ""
+    return "" if recipe is None else recipe.prompt
 
 
 def ensemble_of(
