@@ -138,7 +138,7 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
     def load(
         generator: str, rewriter: str, guest: str | None, request: gr.Request
     ) -> Iterator[list[Any]]:
-        user, page = user_of(guest, request), str(request.session_hash)
+        user, page = user_of(guest, request), f"{request.session_hash}/load"
         now = desk.studio.state()
         given = {"generator": generator or None, "rewriter": rewriter or None}
         before = {"generator": now.generator.name, "rewriter": now.rewriter.name}
