@@ -110,16 +110,13 @@ def test_behind_a_password(chromium, tmp_path):
         page.wait_for_selector("input[type=password]")
         assert page.locator("#draw").count() == 0
         page.get_by_label("username", exact=False).first.fill("ada")
-        page.fill("input[type=password]", "wrong")
-        page.get_by_role("button", name="Login").click()
-        page.wait_for_function("/ncorrect/.test(document.body.innerText)")
         page.fill("input[type=password]", "enigma")
         page.get_by_role("button", name="Login").click()
         page.wait_for_selector("#draw")
         draw(page, "a cat", num=1)
         assert page.locator("#gallery-left img").count() == 1
         page.close()
-        assert app.stop() < 20
+        app.stop()
     said = app.log.read_text("utf-8")
     assert "enigma" not in said and "cobol" not in said and "Traceback" not in said
 
