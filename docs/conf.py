@@ -16,6 +16,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "exact_names",
     "reference_pages",
     "papers_page",
     "listing_pages",
