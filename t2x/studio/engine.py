@@ -1,8 +1,10 @@
 """The studio: models, a queue, and a stream of events for each request.
 
-studio = Studio(generator="emoji-flow", rewriter="emoji-rewriter")
-for event in studio.run(CompareRequest("two kittens on a crimson sofa"), user="ada"):
-    print(event)
+    studio = Studio(generator="emoji-flow", rewriter="emoji-rewriter")
+    for event in studio.run(CompareRequest("two kittens on a crimson sofa"), user="ada"):
+        print(event)
+
+What an event tells is in ``t2x.studio.events``.
 """
 
 from __future__ import annotations
