@@ -12,7 +12,7 @@ import gradio as gr
 from t2x.asking.records import DOESNT_MATTER, MOST_OPTIONS, SOMETHING_ELSE
 from t2x.asking.turns import BACK, Turn, first_turn, take_turn
 from t2x.evaluation.html import escaped
-from t2x.studio.events import LAST, Answer, Event
+from t2x.studio.events import LAST, Answered, Event
 from t2x.studio.requests import TaskRequest
 from t2x.studio.work import Work
 
@@ -218,7 +218,7 @@ def _asleep(page: _Page) -> dict[Any, Any]:
 
 def _told(page: _Page, before: Turn, event: Event) -> dict[Any, Any]:
     """What an event of the job changes."""
-    if isinstance(event, Answer):
+    if isinstance(event, Answered):
         return _shown(page, event.value)
     line = status_line(event)
     changes: dict[Any, Any] = {page.status: gr.HTML(line)} if line else {}

@@ -12,10 +12,11 @@ from t2x.errors import UnknownNameError
 if TYPE_CHECKING:
     from t2x.asking.records import Feature, Intent
 
-__all__ = ["STRATEGIES", "Candidate", "candidates", "check_strategy", "choose"]
+__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Candidate", "candidates", "check_strategy", "choose"]
 
 # What decides: information gain times influence, gain alone, chance, a fixed order of families.
 STRATEGIES = ("gain", "gain-alone", "random", "fixed")
+DEFAULT_STRATEGY = "fixed"  # what won (`t2x eval ask`, docs/log.md)
 
 
 @dataclass(frozen=True)

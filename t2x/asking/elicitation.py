@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from t2x.asking.choosing import Candidate, candidates, check_strategy, choose
+from t2x.asking.choosing import DEFAULT_STRATEGY, Candidate, candidates, check_strategy, choose
 from t2x.asking.influence import MeasuredInfluence
 from t2x.asking.records import Answer, Feature, Known, Question
 from t2x.asking.subjects import find_subject
@@ -61,7 +61,7 @@ class Elicitation:
         generator: str | Generator | None = None,
         rewriter: str | Rewriter | None = None,
         subject: Subject | None = None,
-        strategy: str = "gain",
+        strategy: str = DEFAULT_STRATEGY,
         influence: MeasuredInfluence | Mapping[str, float] | None = None,
         seed: int = 0,
     ) -> None:
@@ -99,7 +99,7 @@ class Elicitation:
         return self._influences if self._pictures is None else self._pictures.known
 
     def next_question(self) -> Question | None:
-        """The question whose answer is expected to tell most; None if nothing is left to ask.
+        """The question that the strategy chooses; None if nothing is left to ask.
 
         The same one until it is answered.
         """

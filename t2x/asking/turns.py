@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from t2x.asking.choosing import DEFAULT_STRATEGY
 from t2x.asking.elicitation import Elicitation
 from t2x.asking.records import Subject
 from t2x.asking.subjects import is_embedded
@@ -46,8 +47,8 @@ class Turn:
 
 def first_turn(prompt: str, seed: int = 0) -> Turn:
     """A conversation in which nothing was asked yet."""
-    data = {"prompt": prompt, "seed": seed, "strategy": "gain", "influences": {}, "answers": []}
-    return Turn(data, prompt)
+    data = {"prompt": prompt, "seed": seed, "influences": {}, "answers": []}
+    return Turn({**data, "strategy": DEFAULT_STRATEGY}, prompt)
 
 
 def take_turn(work: Work, turn: Turn, answer: str | None, *, influences: dict[str, float]) -> Turn:

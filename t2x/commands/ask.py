@@ -48,6 +48,13 @@ def ask(
             "a,x,red. It ends when they do."
         ),
     ] = None,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="What is asked next: fixed (kinds first), gain (information gain times measured "
+            "influence), gain-alone or random."
+        ),
+    ] = "fixed",
     seed: Annotated[int, typer.Option(help="Seed of questions and pictures.")] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the answers in --out.")
@@ -71,7 +78,7 @@ def ask(
     if resume:
         asking = _resumed(folder, prompt, options)
     else:
-        asking = Elicitation(prompt, seed=seed, **options)
+        asking = Elicitation(prompt, strategy=strategy, seed=seed, **options)
     sheets = _converse(asking, folder, questions, given)
     result = _finish(asking, folder)
     if as_json:

@@ -20,7 +20,7 @@ from t2x.errors import T2XError
 from t2x.evaluation.demo import REWARDS
 from t2x.registry import check_names, import_attr
 from t2x.studio.events import (
-    Answer,
+    Answered,
     Cancelled,
     Entry,
     Event,
@@ -241,7 +241,7 @@ class Studio:
         if isinstance(request, TaskRequest):
             answer = request.run(work)
             if answer is not None:
-                work.tell(Answer(answer))
+                work.tell(Answered(answer))
             return answer
         return import_attr(JOBS[request.kind])(work, request)
 

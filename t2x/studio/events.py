@@ -23,7 +23,7 @@ Cause: TypeAlias = Literal["request", "queue", "model", "memory", "internal"]
 
 __all__ = [
     "LAST",
-    "Answer",
+    "Answered",
     "Cancelled",
     "Cause",
     "Drawn",
@@ -135,7 +135,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answered:
     """What a job of another part of the program gives (``TaskRequest``)."""
 
     value: Any
@@ -209,7 +209,7 @@ Event: TypeAlias = (
     | Drawn
     | GuidanceStep
     | Scored
-    | Answer
+    | Answered
     | Loaded
     | Finished
     | Failed

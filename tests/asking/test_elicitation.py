@@ -162,6 +162,12 @@ def test_what_changes_nothing_is_not_asked_first() -> None:
     """ "a car" leaves place, colour and style open; only texts with a colour differ."""
     painter = Painter()
     known = {"place": 0.0, "style": 0.0, "light": 0.0, "colour": 1.0}
-    talk = t2x.Elicitation("a car", generator=painter, influence=known)  # type: ignore[arg-type]
+    talk = t2x.Elicitation("a car", generator=painter, strategy="gain", influence=known)  # type: ignore[arg-type]
     question = talk.next_question()
     assert question is not None and question.feature.family == "colour"
+
+
+def test_kinds_are_asked_first_by_default() -> None:
+    """What won where strategies were compared."""
+    question = t2x.Elicitation(PROMPT, subject=EmojiWorld(PROMPT)).next_question()
+    assert question is not None and question.feature.family == "kind"

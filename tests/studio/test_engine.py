@@ -17,7 +17,7 @@ from t2x.errors import T2XError
 from t2x.studio import Limits
 from t2x.studio.events import (
     LAST,
-    Answer,
+    Answered,
     Cancelled,
     Drawn,
     Failed,
@@ -400,7 +400,7 @@ def test_a_task_uses_the_models_and_can_be_stopped(make_studio):
         return work.models.generator().model_id, work.user
 
     events = list(studio.run(TaskRequest("ask", task), user="ada"))
-    assert events[-2:-1] == [Answer(("fake-generator", "ada"))]
+    assert events[-2:-1] == [Answered(("fake-generator", "ada"))]
     assert events[-1].entry.answer == ("fake-generator", "ada")
     began = threading.Event()
 
