@@ -21,6 +21,23 @@ OVERLAPS = """() => {
             && element.dataset.testid !== 'block-label'  // gradio's, in a corner of its area
             && element.checkVisibility({checkOpacity: true, checkVisibilityCSS: true});
     });
+    // What of an element is seen: the part inside everything that scrolls or clips around it.
+    const seen = element => {
+        const {left, top, right, bottom} = element.getBoundingClientRect();
+        const box = {left, top, right, bottom};
+        for (let up = element.parentElement; up; up = up.parentElement) {
+            const style = getComputedStyle(up), outer = up.getBoundingClientRect();
+            if (style.overflowX !== 'visible') {
+                box.left = Math.max(box.left, outer.left);
+                box.right = Math.min(box.right, outer.right);
+            }
+            if (style.overflowY !== 'visible') {
+                box.top = Math.max(box.top, outer.top);
+                box.bottom = Math.min(box.bottom, outer.bottom);
+            }
+        }
+        return box;
+    };
     const own = all.filter(one => !all.some(other => other !== one && one.contains(other)));
     const name = element => {
         const id = element.closest('[id]')?.id;
@@ -28,7 +45,7 @@ OVERLAPS = """() => {
     };
     const found = [];
     own.forEach((one, at) => own.slice(at + 1).forEach(other => {
-        const a = one.getBoundingClientRect(), b = other.getBoundingClientRect();
+        const a = seen(one), b = seen(other);
         const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
         if (wide > 2 && high > 2) found.push(`${name(one)} | ${name(other)}`);
