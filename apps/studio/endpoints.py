@@ -315,7 +315,7 @@ class _Calls:
             return asking.next_question(), asking.prompt()
 
         question, made = self._finish(TaskRequest("ask", run), request).answer
-        yield from _asked(question, made)
+        yield from _asked(question, made, words=words, seed=int(seed))
 
     def models(self) -> dict[str, Any]:
         """Tell which models the studio has, whether they are ready, and how many jobs wait.
@@ -368,8 +368,9 @@ class _Calls:
             album.remove()
 
 
-def _asked(question: Any, made: str) -> Iterator[Pictures]:
+def _asked(question: Any, made: str, *, words: str, seed: int) -> Iterator[Pictures]:
     """A question with a picture for each option; without one the prompt is all there is to say."""
+    from t2x.asking.turns import middles
     from t2x.media import to_pil
 
     album = Album()
@@ -377,9 +378,11 @@ def _asked(question: Any, made: str) -> Iterator[Pictures]:
     try:
         if question is not None:
             record |= {"question": question.text, "options": list(question.feature.answers)}
-            pictures = [] if question.pictures is None else to_pil(question.pictures)
-            for index, picture in enumerate(pictures):
-                album.add(Drawn("option", index, 0, picture, {"prompt": made}))
+            frames = to_pil(question.pictures)
+            pictures = middles(frames, len(question.options))
+            for index, (text, picture) in enumerate(zip(question.texts, pictures, strict=True)):
+                recipe = {"prompt": words, "text": text, "seed": seed}
+                album.add(Drawn("option", index, seed, picture, recipe))
         paths = [picture.path for picture in album.placed("option")]
         yield next(iter(paths), None), paths, record
     finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from t2x.studio.work import Work
     from t2x.types import Generator, Media
 
-__all__ = ["BACK", "Turn", "first_turn", "take_turn"]
+__all__ = ["BACK", "Turn", "first_turn", "middles", "take_turn"]
 
 BACK = "<back>"  # no label of an answer
 _SHOWN = 320  # pixels of a picture in the row; small ones are enlarged
@@ -81,7 +81,7 @@ def take_turn(work: Work, turn: Turn, answer: str | None, *, influences: dict[st
     from t2x.media import to_pil
 
     assert question.pictures is not None
-    shown = _middles(to_pil(question.pictures), len(question.options))
+    shown = middles(to_pil(question.pictures), len(question.options))
     return replace(
         here,
         question=question.text,
@@ -91,8 +91,8 @@ def take_turn(work: Work, turn: Turn, answer: str | None, *, influences: dict[st
     )
 
 
-def _middles(frames: Sequence[Image], count: int) -> Sequence[Image]:
-    """The middle frame of each video; pictures as they are."""
+def middles(frames: Sequence[Image], count: int) -> Sequence[Image]:
+    """The middle frame of each of ``count`` videos; pictures as they are."""
     each = len(frames) // count
     return [frames[at * each + each // 2] for at in range(count)]
 
