@@ -16,7 +16,7 @@ from t2x.studio.events import LAST, Answered, Event
 from t2x.studio.requests import TaskRequest
 from t2x.studio.work import Work
 
-from .desk import Desk, user_of
+from .desk import Desk, page_of, user_of
 from .live import note_line, status_line
 from .stage import QUIET
 
@@ -185,7 +185,7 @@ class _Asking:
             return take_turn(work, turn, answer, influences=known)
 
         task = TaskRequest("questions", run, {"prompt": turn.data["prompt"]})
-        user, page = user_of(guest, request), f"{request.session_hash} ask"
+        user, page = user_of(guest, request), page_of(request, "ask")
         for event in self.desk.run(task, user=user, page=page):
             if changes := _told(self.page, turn, event):
                 yield changes

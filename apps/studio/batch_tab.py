@@ -17,7 +17,7 @@ from t2x.studio.batches import Batch, BatchState
 from t2x.studio.events import LAST, Cancelled, Finished
 from t2x.studio.requests import TaskRequest
 
-from .desk import Desk, user_of
+from .desk import Desk, page_of, user_of
 from .live import Pace, note_line, status_line
 from .stage import QUIET
 
@@ -245,7 +245,7 @@ def _work(
     """Do a task of a batch and show how far it is."""
     yield {parts.stop: gr.Button(visible=True)}
     pace = Pace()
-    for event in desk.run(task, user=user, page=str(request.session_hash)):
+    for event in desk.run(task, user=user, page=page_of(request, "batch")):
         if isinstance(event, LAST):
             line = "" if isinstance(event, Finished) else status_line(event)
             if isinstance(event, Cancelled):
@@ -304,6 +304,6 @@ def _wire_work(desk: Desk, parts: _Parts) -> None:
     parts.draw.click(draw, [parts.chosen, desk.guest], **job)
 
     def stop(guest: Any, request: gr.Request) -> None:
-        desk.stop(str(request.session_hash), user=user_of(guest, request))
+        desk.stop(page_of(request, "batch"), user=user_of(guest, request))
 
     parts.stop.click(stop, desk.guest, None, **_FAST)

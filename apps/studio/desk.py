@@ -48,6 +48,12 @@ def user_of(guest: str | None, request: gr.Request | None) -> str:
     return guest if isinstance(guest, str) and _GUEST.fullmatch(guest) else new_guest(request)
 
 
+def page_of(request: gr.Request, part: str) -> str:
+    """Names one part of one open page, for ``Desk.run`` and ``Desk.stop``: each part may be at work
+    while the others are."""
+    return f"{request.session_hash}/{part}"
+
+
 @dataclass
 class Desk:
     """Made by ``app.build`` before any tab, inside its ``gr.Blocks``.
@@ -86,19 +92,22 @@ class Desk:
         return gr.Tabs(selected=name)
 
     def run(self, request: Request, *, user: str, page: str) -> Iterator[Event]:
-        """Do a job and give its events. ``page`` names what shows it (from ``session_hash`` of the
-        ``gr.Request``) for ``stop``; when the caller stops reading, the job is cancelled."""
+        """Do a job and give its events. ``page`` names what shows it (``page_of``) for ``stop``;
+        when the caller stops reading, the job is cancelled."""
         return self.follow(self.studio.run(request, user=user), page=page)
 
     def follow(self, events: Iterator[Event], *, page: str) -> Iterator[Event]:
-        """Give the events of a job of the studio, so that ``stop`` finds it."""
+        """Give the events of a job of the studio, so that ``stop`` finds it; of two jobs of one
+        page the one that came last."""
+        job = None
         try:
             for event in events:
-                if isinstance(event, Waiting):
-                    self._jobs[page] = event.job
+                if isinstance(event, Waiting) and job is None:
+                    job = self._jobs[page] = event.job
                 yield event
         finally:
-            self._jobs.pop(page, None)
+            if job is not None and self._jobs.get(page) == job:
+                del self._jobs[page]
             if close := getattr(events, "close", None):
                 close()
 

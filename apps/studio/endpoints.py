@@ -28,7 +28,7 @@ from t2x.studio.requests import (
 )
 
 from .album import Album
-from .desk import Desk
+from .desk import Desk, page_of
 
 if TYPE_CHECKING:
     from t2x.studio.work import Work
@@ -341,7 +341,7 @@ class _Calls:
         session = str(request.session_hash)
         user = f"user-{request.username}" if request.username else f"api-{session}"
         events = self._desk.studio.run(asked, user=user)
-        for event in self._desk.follow(events, page=f"{session} {id(events)}"):
+        for event in self._desk.follow(events, page=page_of(request, f"call-{id(events)}")):
             if isinstance(event, Finished):
                 return event.entry
             if isinstance(event, Failed):

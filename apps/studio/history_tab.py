@@ -23,7 +23,7 @@ from t2x.studio.redrawing import draw_again
 from t2x.studio.uploads import read_dropped
 
 from .bars import ARMS, number
-from .desk import Desk, user_of
+from .desk import Desk, page_of, user_of
 from .live import Pace, note_line, status_line
 from .stage import QUIET
 
@@ -372,7 +372,7 @@ def _drawn_again(
 def _wire_doing(desk: Desk, parts: _Parts) -> None:
     def again(picked: Any, guest: Any, request: gr.Request) -> Iterator[Any]:
         user = user_of(guest, request)
-        yield from _drawn_again(desk, parts, picked, user, page=str(request.session_hash))
+        yield from _drawn_again(desk, parts, picked, user, page=page_of(request, "history"))
 
     one = [parts.picked, desk.guest]
     parts.again.click(again, one, [parts.status, parts.result], concurrency_limit=None, **QUIET)

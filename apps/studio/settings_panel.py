@@ -15,7 +15,7 @@ from t2x.studio.events import LAST, Event, Loaded
 from t2x.studio.requests import Sampling
 from t2x.studio.state import ModelState, StudioState
 
-from .desk import Desk, user_of
+from .desk import Desk, page_of, user_of
 from .live import note_line, status_line
 
 __all__ = [
@@ -138,7 +138,7 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
     def load(
         generator: str, rewriter: str, guest: str | None, request: gr.Request
     ) -> Iterator[list[Any]]:
-        user, page = user_of(guest, request), f"{request.session_hash}/load"
+        user, page = user_of(guest, request), page_of(request, "load")
         now = desk.studio.state()
         given = {"generator": generator or None, "rewriter": rewriter or None}
         before = {"generator": now.generator.name, "rewriter": now.rewriter.name}

@@ -25,7 +25,7 @@ from t2x.studio.requests import CompareRequest, Request
 
 from .album import BY_SEED, Album
 from .bars import bars_html
-from .desk import Desk, user_of
+from .desk import Desk, page_of, user_of
 from .live import Pace, curves_html, note_line, status_line, strip_html
 from .picked import Picked, picked_bar, wire_picked
 
@@ -62,7 +62,7 @@ class Stage:
 
     def page(self, request: gr.Request) -> str:
         """Names this stage of one open page, for ``Desk.run`` and ``Desk.stop``."""
-        return f"{request.session_hash}/{self.prefix}"
+        return page_of(request, f"{self.prefix}stage")
 
     @property
     def outputs(self) -> list[Any]:

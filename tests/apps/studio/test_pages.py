@@ -217,6 +217,28 @@ def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:
     assert stopped == [("job-1", "ada")]
 
 
+def test_a_job_that_ends_leaves_a_later_one_of_its_page_to_be_stopped(built: Any) -> None:
+    from dataclasses import replace
+
+    class Jobs:
+        names = iter(["first", "second"])
+
+        def run(self, request: object, *, user: str) -> Any:
+            name = next(self.names)
+            yield Waiting(name, 1)
+            yield Waiting(name, 0)
+            yield Cancelled(0)
+
+        def cancel(self, job: str, *, user: str) -> bool:
+            return job == "second"
+
+    desk = replace(built[0], studio=Jobs(), _jobs={})
+    first, second = (desk.run(CompareRequest("a cat"), user="ada", page="p") for _ in range(2))
+    assert [next(first), next(second)] == [Waiting("first", 1), Waiting("second", 1)]
+    assert list(first)[-1] == Cancelled(0)
+    assert desk.stop("p", user="ada")
+
+
 def test_two_stages_of_a_page_do_not_stop_each_other(built: Any) -> None:
     from types import SimpleNamespace
     from typing import cast
