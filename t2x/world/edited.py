@@ -24,7 +24,7 @@ from t2x.world.edits import EDIT_KINDS, WorldEdit, background, sample_edit
 from t2x.world.guided import HELD_OUT, REWARDS
 from t2x.world.guided_arms import MAX_SIZE, Bench, Order, fit_size, with_rewards
 from t2x.world.guided_names import ABLATIONS, PLAIN
-from t2x.world.guided_pictures import Drawn, Studio
+from t2x.world.guided_pictures import Drawn, Workbench
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -158,7 +158,7 @@ def evaluate_edits(
     arms = [_arm(name) for name in setup.arms]
     if setup.n < 1 or len({a.name for a in arms}) != len(arms):
         raise T2XError(f"n is {setup.n}, arms are {', '.join(setup.arms)}; give each once, n > 0")
-    studio = Studio.load(
+    studio = Workbench.load(
         setup.generator, setup.rewards, setup.held_out, store=store, dtype=setup.dtype
     )
     orders, masks = _sources(setup, studio, progress)
@@ -177,7 +177,7 @@ def evaluate_edits(
 
 
 def _edited(
-    studio: Studio, arm: _EditArm, size: int, orders: Sequence[_EditOrder], masks: Tensor
+    studio: Workbench, arm: _EditArm, size: int, orders: Sequence[_EditOrder], masks: Tensor
 ) -> list[Drawn]:
     import torch
 
@@ -192,7 +192,7 @@ def _edited(
 
 
 def _sources(
-    setup: EditSetup, studio: Studio, progress: Progress | None
+    setup: EditSetup, studio: Workbench, progress: Progress | None
 ) -> tuple[list[_EditOrder], Tensor]:
     """The first ``n`` edits whose source was drawn right, and the background of each,
     (n, 1, H, W)."""
@@ -231,7 +231,7 @@ def _sources(
 
 def _table(
     setup: EditSetup,
-    studio: Studio,
+    studio: Workbench,
     orders: Sequence[_EditOrder],
     found: Mapping[str, tuple[int | None, list[Drawn]]],
 ) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def _table(
 
 def _summary(
     setup: EditSetup,
-    studio: Studio,
+    studio: Workbench,
     kinds: Sequence[str],
     columns: Mapping[str, Any],
     size: int | None,

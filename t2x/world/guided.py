@@ -28,7 +28,7 @@ from t2x.registry import check_names
 from t2x.world.arms import check_sources
 from t2x.world.guided_arms import Arm, Order, fit_size
 from t2x.world.guided_names import ABLATIONS, ARMS, make_arm
-from t2x.world.guided_pictures import Drawn, Studio
+from t2x.world.guided_pictures import Drawn, Workbench
 from t2x.world.prompts import SPLITS, UserPrompt
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def evaluate_guidance(
     setup.check()
     if progress is not None:
         progress("loading, and measuring what each part costs", 0, 1)
-    studio = Studio.load(
+    studio = Workbench.load(
         setup.generator, setup.rewards, setup.held_out, store=store, dtype=setup.dtype
     )
     if progress is not None:
@@ -240,7 +240,7 @@ def _orders(setup: GuidedSetup) -> tuple[list[Order], list[Any]]:
 
 
 def _size(
-    setup: GuidedSetup, studio: Studio, name: str, charged: Counts, budget: float
+    setup: GuidedSetup, studio: Workbench, name: str, charged: Counts, budget: float
 ) -> int | None:
     arm = setup.arm(name)
     left = budget * studio.unit - studio.bench.costs.flops(charged)
@@ -250,7 +250,7 @@ def _size(
 # ---- tables -------------------------------------------------------------------------------------
 
 
-def _table(setup: GuidedSetup, studio: Studio, rows: Sequence[_Row]) -> dict[str, Any]:
+def _table(setup: GuidedSetup, studio: Workbench, rows: Sequence[_Row]) -> dict[str, Any]:
     from t2x import __version__
 
     columns = {row.label: _Columns(setup, studio, row) for row in rows if row.drawn}
@@ -336,7 +336,7 @@ def over_optimised(judge: Difference, reward: Difference, heldout_reward: Differ
 class _Columns:
     """What a row drew, as columns: (n,) over prompts of the first seed."""
 
-    def __init__(self, setup: GuidedSetup, studio: Studio, row: _Row) -> None:
+    def __init__(self, setup: GuidedSetup, studio: Workbench, row: _Row) -> None:
         self.setup, self.studio, self.row = setup, studio, row
         first = row.drawn[: setup.n]
         self.tasks = [p.task for p in setup.prompts]

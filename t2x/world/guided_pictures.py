@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from t2x.types import RewardModel
     from t2x.world.scene import Scene
 
-__all__ = ["Drawn", "Studio", "Texts"]
+__all__ = ["Drawn", "Texts", "Workbench"]
 
 Measure: TypeAlias = "Callable[[Tensor], Sequence[Mapping[str, float]]]"
 _REWRITER = "rewriter"
@@ -56,7 +56,7 @@ class Texts:
 
 
 @dataclass
-class Studio:
+class Workbench:
     """Draws, scores and judges; ``unit`` FLOPs are a plain picture."""
 
     bench: Bench
@@ -76,7 +76,7 @@ class Studio:
         *,
         store: Store | None = None,
         dtype: str = "float32",
-    ) -> Studio:
+    ) -> Workbench:
         """Load what is given by name, and measure what each part costs. ``dtype``: of the generator
         and of what arms optimise, as ``t2x.devices.named_dtype``; the held-out reward, which costs
         no arm anything, measures in float32."""
