@@ -9,12 +9,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from t2x.media import png_info
 from t2x.plain import plain
 from t2x.studio.events import Drawn, GuidanceStep, Scored
-from t2x.studio.recipes import Recipe, chunks
+from t2x.studio.recipes import Recipe, write_picture
 from t2x.types import Rewrite
 
 from .bars import ARMS, number
@@ -64,7 +63,8 @@ class Album:
         path = self.folder / f"{name}.png"
         facts = plain(drawn.recipe)
         written = json.dumps(facts, ensure_ascii=False, indent=1)
-        _save(drawn, path)
+        kept = Recipe.from_record(drawn.recipe)
+        write_picture(path, drawn.picture, kept, frames=drawn.frames, fps=drawn.fps)
         recipe = self.folder / f"{name}.json"
         recipe.write_text(written, encoding="utf-8", errors="replace")
         text = str(facts.get("text", ""))
@@ -137,14 +137,3 @@ class Album:
 def best_first(values: Sequence[float]) -> list[int]:
     """Indices from the largest value to the smallest; NaN comes last, equals in order."""
     return sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), -values[i], i))
-
-
-def _save(drawn: Drawn, path: Path) -> None:
-    """A PNG with its recipe; of a video an animated one."""
-    facts = png_info(chunks(Recipe.from_record(drawn.recipe)))
-    if not drawn.frames:
-        drawn.picture.save(path, format="PNG", pnginfo=facts)
-        return
-    first, *others = drawn.frames
-    pace: dict[str, Any] = {"duration": round(1000 / max(1, drawn.fps)), "loop": 0}
-    first.save(path, format="PNG", pnginfo=facts, save_all=True, append_images=others, **pace)

@@ -318,13 +318,13 @@ class _Told:
 
 def _save(drawn: Any, path: Path) -> None:
     """Write a whole picture with its recipe, or none."""
-    from t2x.media import png_info
-    from t2x.studio.recipes import Recipe, chunks
+    from t2x.studio.recipes import Recipe, write_picture
 
     part = path.with_suffix(".part")
     try:
-        info = png_info(chunks(Recipe.from_record(drawn.recipe)))
-        drawn.picture.save(part, format="PNG", pnginfo=info)
+        recipe = Recipe.from_record(drawn.recipe)
+        with part.open("wb") as file:
+            write_picture(file, drawn.picture, recipe, frames=drawn.frames, fps=drawn.fps)
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)

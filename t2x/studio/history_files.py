@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from t2x.databases import switch_to_wal
 from t2x.errors import T2XError
 from t2x.files import made_folder, take_lock, write_whole
-from t2x.studio.recipes import Recipe, chunks, stored_recipe
+from t2x.studio.recipes import Recipe, stored_recipe, write_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -113,22 +113,14 @@ class HistoryFiles:
         fps: int = 8,
     ) -> int:
         """Write a whole file or none; give its bytes. A video is an animated PNG."""
-        from t2x.media import png_info
-
         path.parent.mkdir(parents=True, exist_ok=True)
         owner = self.folder(user) / _OWNER
         if not owner.exists():
             write_whole(owner, json.dumps(user))
-        more: dict[str, Any] = {}
-        if frames:
-            rest = list(frames[1:])
-            more = {"save_all": True, "append_images": rest, "duration": 1000 / max(1, fps)}
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                info = png_info({} if recipe is None else chunks(recipe))
-                first = frames[0] if frames else picture
-                first.save(file, format="PNG", pnginfo=info, **more)
+                write_picture(file, picture, recipe, frames=frames, fps=fps)
             size = Path(part).stat().st_size
             os.replace(part, path)
         except BaseException:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from t2x.config import ConfigError, build_config
 from t2x.errors import T2XError
@@ -34,7 +34,15 @@ MOST_TEXT = 1 << 20  # characters of one chunk that are read
 _BEFORE = {"prompt", "text", "seed"}  # what pictures had before the format had a number
 _WORDS = ("prompt", "text", "negative", "model", "revision", "kind", "arm")
 
-__all__ = ["FORMAT", "Recipe", "chunks", "generator_facts", "read_chunks", "rewrite_facts"]
+__all__ = [
+    "FORMAT",
+    "Recipe",
+    "chunks",
+    "generator_facts",
+    "read_chunks",
+    "rewrite_facts",
+    "write_picture",
+]
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,29 @@ def chunks(recipe: Recipe) -> dict[str, str]:
     record = recipe.record()
     shown = {key: _written(key, value) for key, value in record.items()}
     return {"t2x": FORMAT, **shown}
+
+
+def write_picture(
+    file: str | Path | IO[bytes],
+    picture: Image,
+    recipe: Recipe | None,
+    *,
+    frames: Sequence[Image] = (),
+    fps: int = 8,
+) -> None:
+    """Write a PNG with its recipe, where it has one; an animated one of the frames of a video.
+
+    Raises OSError if it can't be written.
+    """
+    from t2x.media import png_info
+
+    info = png_info({} if recipe is None else chunks(recipe))
+    if not frames:
+        picture.save(file, format="PNG", pnginfo=info)
+        return
+    first, *others = frames
+    pace = 1000 / max(1, fps)  # milliseconds
+    first.save(file, format="PNG", pnginfo=info, save_all=True, append_images=others, duration=pace)
 
 
 def _written(key: str, value: Any) -> str:

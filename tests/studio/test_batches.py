@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from t2x.errors import T2XError
 from t2x.media import png_text
 from t2x.studio import Studio
-from t2x.studio.batches import Batches
-from t2x.studio.events import Cancelled, Failed, Finished, Progress, Waiting
+from t2x.studio.batches import Batches, _save
+from t2x.studio.events import Cancelled, Drawn, Failed, Finished, Progress, Waiting
 from t2x.studio.recipes import read_chunks
 
 LINES = '{"prompt": "two kittens"}\n\nnot json\n"a crimson bus"\n{"prompt": " "}\n'
@@ -56,6 +57,16 @@ def test_from_upload_to_download(studio: Studio, tmp_path: Path) -> None:
             again.get("ben", id)
     again.delete(batch)
     assert again.all("ada") == [] and not list((tmp_path / "home").rglob("*.png"))
+
+
+def test_a_video_of_a_batch_keeps_its_frames(tmp_path: Path) -> None:
+    frames = tuple(Image.new("RGB", (8, 8), (60 * i, 0, 0)) for i in range(3))
+    recipe = {"prompt": "a cat", "text": "one cat.", "seed": 0, "kind": "picture"}
+    _save(Drawn("original", 0, 0, frames[1], recipe, frames, 8), path := tmp_path / "a.png")
+    with Image.open(path) as image:
+        assert image.n_frames == 3 and image.info["duration"] == 125  # type: ignore[attr-defined]
+        assert image.info["prompt"] == "a cat"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_what_was_cancelled_goes_on_to_the_same_bytes(studio: Studio, tmp_path: Path) -> None:
