@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from t2x.studio.preferences import Tastes
     from t2x.studio.requests import Request
 
+    from .settings_panel import SettingsPanel
+
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
 _KEY = secrets.token_bytes(32)  # of this process
 
@@ -68,7 +70,8 @@ class Desk:
 
     ``picked`` holds the path of the picture that is selected on the Create tab, a PNG with its
     recipe, or None; ``picked_tools`` is the row of buttons below it, to which other tabs may add
-    (``with desk.picked_tools:``).
+    (``with desk.picked_tools:``). ``settings`` are its boxes of size, steps and the like, once it
+    is laid out.
     """
 
     studio: Studio
@@ -84,6 +87,7 @@ class Desk:
     edit_shows: gr.Textbox
     picked: gr.State
     picked_tools: gr.Row
+    settings: SettingsPanel | None = None
     _jobs: dict[str, str] = field(default_factory=dict)
 
     @staticmethod

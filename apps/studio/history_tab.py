@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from t2x.studio.events import Cancelled, Drawn, Failed, Finished
 from t2x.studio.history import Kept, Page
 from t2x.studio.history_zip import json_beside, zip_history
 from t2x.studio.recipes import Recipe
-from t2x.studio.redrawing import draw_again
+from t2x.studio.redrawing import draw_again, request_of
+from t2x.studio.requests import EditRequest, Sampling, TaskRequest
 from t2x.studio.uploads import read_dropped
 
 from .bars import ARMS, number
@@ -342,6 +343,23 @@ def _source(desk: Desk, recipe: Recipe, user: str) -> Image.Image | None:
     return desk.history.source(user, digest) if digest else None
 
 
+def _filled(desk: Desk, recipe: Recipe) -> dict[Any, Any]:
+    """The Create tab's boxes as the recipe has them. Of an edit they are left to the model: its
+    numbers belong to another method. Raises T2XError for a damaged recipe."""
+    changes: dict[Any, Any] = {desk.prompt: recipe.prompt, desk.seed: recipe.seed}
+    if desk.settings is None:
+        return changes
+    sampling, negative = Sampling(), ""
+    if recipe.kind != "edit":
+        asked = request_of(recipe)
+        if not isinstance(asked, EditRequest | TaskRequest):
+            sampling, negative = asked.sampling, asked.negative
+    facts = desk.studio.state().generator.facts
+    if facts.get("modality") != "video":
+        sampling = replace(sampling, num_frames=None)
+    return changes | desk.settings.filled(sampling, negative if facts.get("negative", True) else "")
+
+
 def _drawn_again(
     desk: Desk, parts: _Parts, picked: Any, user: str, *, page: str
 ) -> Iterator[dict[Any, Any]]:
@@ -391,14 +409,14 @@ def _wire_doing(desk: Desk, parts: _Parts) -> None:
     def fill(picked: Any, guest: Any, request: gr.Request) -> Any:
         try:
             _, recipe = _loaded(desk, picked, user_of(guest, request))
+            if recipe is None:
+                return {parts.status: gr.skip()}
+            return _filled(desk, recipe) | {desk.tabs: desk.open_tab("create")}
         except T2XError as error:
             return {parts.status: note_line(str(error), problem=True)}
-        if recipe is None:
-            return {parts.status: gr.skip()}
-        tabs = desk.open_tab("create")
-        return {desk.prompt: recipe.prompt, desk.seed: recipe.seed, desk.tabs: tabs}
 
-    parts.form.click(fill, one, [desk.prompt, desk.seed, desk.tabs, parts.status], **_FAST)
+    filled = [*_filled(desk, Recipe("", "")), desk.tabs, parts.status]
+    parts.form.click(fill, one, filled, **_FAST)
     _wire_keeping(desk, parts)
 
 

@@ -68,6 +68,20 @@ class SettingsPanel:
             num_frames=_whole(typed(given[self.frames], "frames")),
         )
 
+    def filled(self, sampling: Sampling, negative: str) -> dict[Any, Any]:
+        """Updates after which ``sampling`` gives the same back; what it leaves to the model becomes
+        an empty box."""
+        height, width = sampling.size or (None, None)
+        numbers = {
+            self.height: height,
+            self.width: width,
+            self.steps: sampling.steps,
+            self.scale: sampling.guidance_scale,
+            self.frames: sampling.num_frames,
+        }
+        said = {box: "" if number is None else str(number) for box, number in numbers.items()}
+        return said | {self.negative: negative}
+
 
 def settings_panel(desk: Desk) -> SettingsPanel:
     """Lay the corner out; ``wire`` after the page's status line is there."""
@@ -99,7 +113,7 @@ def settings_panel(desk: Desk) -> SettingsPanel:
             label="Must not show", elem_id="negative", placeholder="a dog", max_lines=3
         )
         shown = gr.HTML(state_html(state), elem_id="models-state")
-    return SettingsPanel(
+    panel = desk.settings = SettingsPanel(
         generator=generator,
         rewriter=rewriter,
         load=load,
@@ -113,6 +127,7 @@ def settings_panel(desk: Desk) -> SettingsPanel:
         negative=negative,
         state=shown,
     )
+    return panel
 
 
 def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:

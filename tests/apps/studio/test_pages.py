@@ -100,6 +100,28 @@ def test_the_boxes_make_a_request(built: Any) -> None:
     assert found.sampling.steps is None and found.rewards == ("clip", "hps", "aesthetic", "vqa")
 
 
+def test_the_recipe_of_a_picture_fills_the_boxes(built: Any) -> None:
+    from t2x.apps.studio.create_tab import _request
+    from t2x.apps.studio.history_tab import _filled
+    from t2x.studio.recipes import Recipe
+
+    desk, page, _ = built
+    sampling = {"height": 96, "width": 64, "num_inference_steps": 7, "guidance_scale": 2.123456789}
+    sampling["num_frames"] = 9  # what is loaded draws pictures
+    recipe = Recipe("a cat", "one cat.", seed=5, negative="a dog", sampling=sampling)
+    full = boxes(desk, page) | _filled(desk, recipe)
+    found = _request(page, desk, full, None)
+    assert (found.prompt, found.seed, found.negative) == ("a cat", 5, "a dog")
+    kept = found.sampling
+    assert (kept.size, kept.steps, kept.guidance_scale) == ((96, 64), 7, 2.123456789)
+    assert kept.num_frames is None
+    with pytest.raises(T2XError):
+        _filled(desk, Recipe("a", "a", request={"kind": "none"}))
+    bare = full | _filled(desk, Recipe("a bus", "a bus", kind="edit"))
+    after = _request(page, desk, bare, None)
+    assert (after.prompt, after.negative, after.sampling) == ("a bus", "", type(kept)())
+
+
 def test_steering_asks_also_for_the_scores_of_what_steers(built: Any) -> None:
     found = ask(built, prompt="a cat", mode="guide", rewards=["clip"], **{"steer-budget": "40"})
     assert found.weights == {"questions": 1.0, "clip": 0.3} and found.budget == 40
