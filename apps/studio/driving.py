@@ -149,14 +149,24 @@ def choose(page: Page, mode: str) -> None:
         page.wait_for_selector("#guidance", state="visible")
 
 
+def _fill_number(page: Page, num: int) -> None:
+    """Write the number of pictures; again if the page, which sets it by mode, was later."""
+    shown = "document.querySelector('#num input[type=range]').value"
+    for _ in range(20):
+        page.fill("#num input[type=number]", str(num))
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(1000)
+        if page.evaluate(shown) == str(num):
+            return
+    page.wait_for_function(f"{shown} == '{num}'")
+
+
 def start_drawing(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
     """Ask for ``num`` pictures, the page's own number without, and wait until they are begun."""
     if num is not None:
         if not page.is_visible("#num"):
             page.click("#settings > button")
-        page.fill("#num input[type=number]", str(num))
-        page.keyboard.press("Tab")
-        page.wait_for_function(f"document.querySelector('#num input[type=range]').value == '{num}'")
+        _fill_number(page, num)
     page.fill("#prompt textarea", prompt)
     page.click("#draw")
     page.wait_for_selector("#stop", state="visible")
