@@ -161,13 +161,18 @@ def _fill_number(page: Page, num: int) -> None:
     page.wait_for_function(f"{shown} == '{num}'")
 
 
-def start_drawing(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
-    """Ask for ``num`` pictures, the page's own number without, and wait until they are begun."""
+def write_request(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
+    """Fill in the form for ``num`` pictures, the page's own number without."""
     if num is not None:
         if not page.is_visible("#num"):
             page.click("#settings > button")
         _fill_number(page, num)
     page.fill("#prompt textarea", prompt)
+
+
+def start_drawing(page: Page, prompt: str = PROMPT, *, num: int | None = None) -> None:
+    """The same, and wait until the pictures are begun."""
+    write_request(page, prompt, num=num)
     page.click("#draw")
     page.wait_for_selector("#stop", state="visible")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from t2x.apps.studio.driving import PROMPT, choose, draw, start_drawing
+from t2x.apps.studio.driving import PROMPT, choose, draw, start_drawing, write_request
 
 
 def pictures(page: Any, side: str) -> int:
@@ -86,14 +86,15 @@ def test_a_job_is_stopped_and_the_studio_goes_on(studio, visit):
 def test_two_people_at_once_wait_for_each_other_and_both_get_theirs(studio, visit):
     first, second = visit(studio), visit(studio)
     choose(first, "Steer")
-    start_drawing(first, num=2)
-    first.wait_for_selector("#live polyline")
     second.uncheck("#rewrite input")
-    start_drawing(second, "a yellow bird", num=1)
+    write_request(second, "a yellow bird", num=1)
+    start_drawing(first, num=4)
+    first.wait_for_selector("#live polyline")
+    second.click("#draw")
     second.wait_for_function("/before yours/.test(document.querySelector('#status').innerText)")
     first.wait_for_selector("#draw", state="visible")
     second.wait_for_selector("#draw", state="visible")
-    assert pictures(first, "left") == 2 and pictures(second, "left") == 1
+    assert pictures(first, "left") == 4 and pictures(second, "left") == 1
 
 
 @pytest.mark.parametrize(
