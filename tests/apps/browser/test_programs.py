@@ -159,7 +159,9 @@ def test_language_models_get_the_same_as_tools(tmp_path):
 
     options = ("--mcp", "--generator", "emoji-flow-turbo", "--rewriter", "none")
     with running(*options, home=tmp_path / "home") as app:
-        tools, drawn = asyncio.run(use(app.url))
+        # In a thread of its own: playwright keeps a loop of asyncio running in this one.
+        with ThreadPoolExecutor(1) as apart:
+            tools, drawn = apart.submit(asyncio.run, use(app.url)).result()
         app.stop()
     assert {f"/{tool.name}" for tool in tools} == NAMES
     for tool in tools:
