@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_text", "json_line", "plain"]
+__all__ = ["is_text", "json_line", "lines_of", "plain"]
 
 
 def plain(value: Any, *, exact: bool = False) -> Any:
@@ -52,3 +52,9 @@ def is_text(value: str) -> bool:
 def json_line(value: Any) -> str:
     """Write a result as one line of JSONL, with its line break."""
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines that ``json_line`` wrote: cut at line feeds alone. ``str.splitlines`` cuts at
+    U+2028, U+0085 and others, too, which JSON leaves in a text as they are."""
+    return text.removesuffix("\n").split("\n") if text else []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from t2x.plain import json_line, plain
+from t2x.plain import json_line, lines_of, plain
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,19 @@ def test_strict_values_are_written_for_any_reader():
     line = json_line({**value, "cat": "猫"})
     assert line.endswith("\n") and "猫" in line
     assert json.loads(line.encode("utf-8"))["text"] == "a?"
+
+
+def test_a_text_may_hold_signs_that_end_lines_elsewhere():
+    """Every sign at which ``str.splitlines`` cuts."""
+    values = [f"a{sign}b" for sign in "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"]
+    written = "".join(map(json_line, values))
+    assert [json.loads(line) for line in lines_of(written)] == values
+    assert len(written.splitlines()) > len(values)
+    assert (
+        lines_of("") == []
+        and lines_of("1\n\n") == ["1", ""]
+        and lines_of('1\n"cut') == ["1", '"cut']
+    )
 
 
 def test_exact_values_of_different_settings_differ():

@@ -43,6 +43,7 @@ import torch
 from t2x.errors import T2XError
 from t2x.files import write_metrics, write_whole
 from t2x.functional.bias import self_preference_bias
+from t2x.plain import lines_of
 from t2x.registry import check_names, load_generator, load_reward
 from t2x.rewriters.completion import Completion
 from t2x.rewriters.language_model import LanguageModelRewriter
@@ -318,7 +319,7 @@ def run_round(
         write_whole(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
         write_whole(state, json.dumps(scorer.state_dict()))
         write_whole(path, lines)  # the mark of their end
-    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in lines_of(path.read_text("utf-8"))]
     found = {"pairs": float(len(rows))}
     if not rows:
         raise T2XError(

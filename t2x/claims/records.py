@@ -19,7 +19,7 @@ from t2x.claims.runner import JobFolder
 from t2x.config import to_dict
 from t2x.errors import T2XError
 from t2x.files import made_folder, write_whole
-from t2x.plain import json_line
+from t2x.plain import json_line, lines_of
 
 __all__ = ["Records", "Run", "collect", "read_curve", "read_records", "write_records"]
 
@@ -113,7 +113,7 @@ def read_records(folder: Path) -> Records | None:
     if not path.is_file():
         return None
     try:
-        head, *lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        head, *lines = [json.loads(line) for line in lines_of(path.read_text("utf-8"))]
         return Records(
             head["claim"],
             head["protocol"],
@@ -167,7 +167,7 @@ def _without_paths(text: str) -> str:
 def read_curve(path: Path, keys: Curve) -> dict[str, list[float | None]]:
     """Columns of a training's log, thinned: the lines that have a held-out value, or all."""
     lines = []
-    for text in path.read_text("utf-8").splitlines() if path.is_file() else []:
+    for text in lines_of(path.read_text("utf-8")) if path.is_file() else []:
         try:
             lines.append(json.loads(text))
         except ValueError:  # cut by a kill

@@ -35,7 +35,7 @@ from typing import Any, TypeAlias
 from t2x.claims.jobs import Job
 from t2x.errors import T2XError
 from t2x.files import checkpoints, made_folder, take_lock, write_whole
-from t2x.plain import json_line
+from t2x.plain import json_line, lines_of
 
 __all__ = ["JobFolder", "Report", "run_jobs"]
 
@@ -389,7 +389,7 @@ def _tail(path: Path) -> str:
 def _lines(path: Path) -> list[dict[str, Any]]:
     """Whole lines of a JSONL file; one that a kill has cut is left out."""
     found = []
-    for line in path.read_text("utf-8").splitlines() if path.exists() else []:
+    for line in lines_of(path.read_text("utf-8")) if path.exists() else []:
         with suppress(ValueError):
             found.append(json.loads(line))
     return found

@@ -32,6 +32,7 @@ from trl.trainer.utils import add_fused_lm_head
 from t2x.errors import T2XError
 from t2x.files import write_whole
 from t2x.functional.preference_losses import rebel_loss
+from t2x.plain import lines_of
 from t2x.training.pair_trainers import pair_collator
 
 __all__ = ["RebelTrainer", "Round", "ScoredPair"]
@@ -136,7 +137,7 @@ class RebelTrainer(Trainer):
             for name, value in written.found.items():
                 self._values[name].append(value)
         self.accelerator.wait_for_everyone()
-        lines = [line for part in parts for line in part.read_text().splitlines()]
+        lines = [line for part in parts for line in lines_of(part.read_text("utf-8"))]
         if not lines:
             raise T2XError(
                 f"round {number} gave no pair: its completions were cut off, equal or not "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from t2x.files import write_whole
-from t2x.plain import json_line
+from t2x.plain import json_line, lines_of
 
 __all__ = ["Clock", "append_step", "cut_steps", "read_steps"]
 
@@ -46,7 +46,7 @@ def cut_steps(path: Path, step: int) -> None:
     """Drop the lines after ``step``, and one that a kill left half written."""
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = lines_of(path.read_text(encoding="utf-8"))
     kept = [line for line in lines if _step_of(line) <= step]
     if len(kept) < len(lines):
         write_whole(path, "".join(f"{line}\n" for line in kept))
@@ -56,7 +56,7 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
     """Read the lines that are whole; nothing where there is no file."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = lines_of(path.read_text(encoding="utf-8", errors="replace"))
     return [json.loads(line) for line in lines if math.isfinite(_step_of(line))]
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from t2x.errors import T2XError
+from t2x.plain import lines_of
 from t2x.prompts.protect import protect
 from t2x.registry import load_rewriter
 from t2x.search.loading import METHODS, REWARDS, make_method, method_of
@@ -248,7 +249,7 @@ def evaluate_at_equal_cost(
         with open_output(path, setup.settings()) as output:
             for part in _chunks(setup, output.last + 1, workers, progress):
                 output.write(part, [])
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        rows = [json.loads(line) for line in lines_of(path.read_text("utf-8"))]
     return {**setup.settings(), **_table(setup, rows)}
 
 

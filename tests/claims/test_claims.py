@@ -310,7 +310,7 @@ def test_curves_are_read_from_the_log_with_what_was_spent_carried_on() -> None:
 def test_records_are_read_back_as_they_were_written() -> None:
     own = claim()
     found = records(own)
-    found.failures = [{"job": "sft", "key": "k", "code": 1}]
+    found.failures = [{"job": "sft", "key": "k\u2028\x85", "code": 1}]
     found.missing = [{"arm": "good", "seed": 9, "why": "not done"}]
     write_records(found, Path("docs/good"))
     assert read_records(Path("docs/good")) == found

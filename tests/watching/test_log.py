@@ -38,6 +38,16 @@ def test_lines_are_cut_after_a_step_and_where_a_kill_broke_one(tmp_path: Path) -
     assert [line["step"] for line in read_steps(path)] == [1, 2, 2, 3]
 
 
+def test_a_text_of_a_line_may_hold_any_sign(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    lines = [{"step": step, "text": f"a{sign}b"} for step, sign in enumerate("\u2028\x85\r", 1)]
+    for line in lines:
+        append_step(path, line)
+    assert read_steps(path) == lines
+    cut_steps(path, 2)
+    assert read_steps(path) == lines[:2]
+
+
 def test_a_paused_clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
