@@ -20,6 +20,8 @@ from t2x.errors import T2XError
 __all__ = ["evaluate", "print_arms"]
 
 _DRIFT = ("similarity", "violations", "exact", "words", "length_ratio")
+# As t2x.world.guided.REWARDS, which would import torch.
+_OPTIMISED = "questions=1,clip=1"
 _COSTS = ("seconds", "tokens_written", "tokens_read")
 _LABELS, _COLUMN = 18, 12  # characters of the measures, and of an arm, with what is between them
 
@@ -124,11 +126,8 @@ def guidance(  # noqa: PLR0913 - a command has a parameter for each of its optio
     ] = "emoji-flow-turbo",
     rewards: Annotated[
         str,
-        typer.Option(
-            help="What the arms optimise, NAME=WEIGHT with commas between; vqa=1,clip=1 without, "
-            "of ablations questions=1,clip=1, since adaptive weights need answers."
-        ),
-    ] = "",
+        typer.Option(help="What the arms optimise, NAME=WEIGHT with commas between."),
+    ] = _OPTIMISED,
     held_out: Annotated[str, typer.Option(help="A reward that no arm sees.")] = "hps",
     settings: Annotated[
         str, typer.Option(help="YAML of --tune; t2x brings some for its own generators.")
@@ -165,7 +164,6 @@ def guidance(  # noqa: PLR0913 - a command has a parameter for each of its optio
     from t2x.world.guided_tuning import load_tuned, settings_for
 
     names = split_names(arms, "arm", "--arms unguided,best-of-n") if arms else list(ARMS)
-    weights = rewards or ("questions=1,clip=1" if ablation else "vqa=1,clip=1")
     if ablation:
         names = ablated_arms(names if arms else ("rewardflow-e",))
     sources = ["raw"] if rewriter in ("", "none") else ["raw", rewriter]
@@ -180,7 +178,7 @@ def guidance(  # noqa: PLR0913 - a command has a parameter for each of its optio
         rewriters=sources,
         seed=seed,
         generator=generator,
-        rewards=split_weights(weights, "reward", "--rewards vqa=1,clip=1"),
+        rewards=split_weights(rewards, "reward", f"--rewards {_OPTIMISED}"),
         held_out=held_out,
         settings=known,
         diverse=diverse,
@@ -217,7 +215,7 @@ def edits(
     ] = "emoji-flow",
     rewards: Annotated[
         str, typer.Option(help="What guided methods optimise, NAME=WEIGHT with commas between.")
-    ] = "vqa=1,clip=1",
+    ] = _OPTIMISED,
     ablation: Annotated[
         bool,
         typer.Option("--ablation", help="RewardFlow without its tether, without a reward, ..."),
@@ -243,7 +241,7 @@ def edits(
     names = split_names(arms, "arm", "--arms sdedit,rewardflow") if arms else list(EDIT_ARMS)
     if ablation:
         names = [*names, *(f"rewardflow {part}" for part in EDIT_ABLATIONS)]
-    weights = split_weights(rewards, "reward", "--rewards vqa=1,clip=1")
+    weights = split_weights(rewards, "reward", f"--rewards {_OPTIMISED}")
     setup = EditSetup(names, n, budget, seed, generator, weights, dtype=dtype)
     with progress() as show:
         result = evaluate_edits(setup, store=Store(store), progress=show)
@@ -279,12 +277,12 @@ def _tune_guidance(setup: Any, store: Any, out: str, as_json: bool) -> None:
     with progress() as show:
         tuned = tune_guidance(setup, budget=budget, store=store, progress=show)
     if out:
-        command = f"t2x eval guidance --tune --model {tuned.generator} --n {tuned.n}"
-        save_tuned(
-            tuned,
-            out,
-            command=f"{command} --seed {tuned.seed} --budgets {budget:g} --dtype {setup.dtype}",
+        weights = ",".join(f"{name}={weight:g}" for name, weight in tuned.rewards.items())
+        command = (
+            f"t2x eval guidance --tune --model {tuned.generator} --rewards {weights} "
+            f"--n {tuned.n} --seed {tuned.seed} --budgets {budget:g} --dtype {setup.dtype}"
         )
+        save_tuned(tuned, out, command=command)
     if as_json:
         print_json(asdict(tuned))
         return

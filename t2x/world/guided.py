@@ -47,8 +47,8 @@ __all__ = [
 ]
 
 # What all arms optimise, and what none does: of weights of its own, so that what deceives the first
-# two need not deceive it.
-REWARDS: dict[str, float] = {"vqa": 1.0, "clip": 1.0}
+# two need not deceive it. Questions, since adaptive weights need answers.
+REWARDS: dict[str, float] = {"questions": 1.0, "clip": 1.0}
 HELD_OUT = "hps"
 BUDGETS = (3.0, 6.0, 12.0)
 REFERENCES = ("one-picture", "unguided", "best-of-n")
