@@ -27,6 +27,9 @@ TABS = {
     "history": ("History", history_tab.tab),
     "batch": ("Batch", batch_tab.tab),
 }
+# Seconds: gradio's copies of what pages show, and uploads, are looked through every hour, and those
+# of the day before are deleted. The history's own files lie elsewhere, and are copied when shown.
+COPIES = (3600, 86400)
 
 
 def build(studio: Studio, *, home: Path) -> gr.Blocks:
@@ -34,7 +37,9 @@ def build(studio: Studio, *, home: Path) -> gr.Blocks:
 
     Launch what comes back with ``**look()``.
     """
-    with gr.Blocks(title="t2x studio", analytics_enabled=False, fill_width=True) as page:
+    with gr.Blocks(
+        title="t2x studio", analytics_enabled=False, fill_width=True, delete_cache=COPIES
+    ) as page:
         guest = gr.BrowserState(None, storage_key="t2x-studio-guest", secret=_page_secret(home))
         page.load(_keep_guest, guest, guest, queue=False, api_visibility="private")
         # Whatever stands between the tabs would count as one of them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from t2x.studio.batches import Batch, BatchState
 from t2x.studio.events import LAST, Cancelled, Finished
 from t2x.studio.requests import TaskRequest
 
+from .confirming import Confirm, confirm_button
 from .desk import Desk, page_of, user_of
 from .live import Pace, note_line, status_line
 from .stage import QUIET
@@ -40,7 +40,7 @@ class _Parts:
     start: gr.Button
     draw: gr.Button
     stop: gr.Button
-    delete: gr.Button
+    delete: Confirm
     status: gr.HTML
     said: gr.HTML
     table: gr.HTML
@@ -53,7 +53,7 @@ class _Parts:
     @property
     def shown(self) -> list[Any]:
         """What shows a batch."""
-        return [self.said, self.table, self.gallery, self.start, self.draw, self.delete,
+        return [self.said, self.table, self.gallery, self.start, self.draw, *self.delete.buttons,
                 self.jsonl, self.errors, self.zip, self.zip_file]  # fmt: skip
 
 
@@ -98,7 +98,6 @@ def _layout() -> _Parts:
     with gr.Row(elem_classes="tools"):
         for name, label in (
             ("start", "Go on rewriting"), ("draw", "Draw the pictures"), ("zip", "Make a zip"),
-            ("delete", "Delete"),
         ):  # fmt: skip
             parts[name] = gr.Button(
                 label, size="sm", elem_id=f"batch-{name}", scale=0, visible=False
@@ -109,6 +108,7 @@ def _layout() -> _Parts:
             parts[name] = gr.DownloadButton(
                 label, size="sm", elem_id=f"batch-{name}", scale=0, visible=False
             )
+        parts["delete"] = confirm_button("Delete", "batch-delete", visible=False)
     parts["table"] = gr.HTML(elem_id="batch-table")
     parts["gallery"] = gr.Gallery(
         visible=False, label="Pictures", show_label=False, elem_id="batch-gallery", columns=6,
@@ -123,10 +123,11 @@ def _layout() -> _Parts:
 def _shown(desk: Desk, parts: _Parts, batch: Batch | None) -> dict[Any, Any]:
     """One batch as it is now."""
     if batch is None:
-        buttons = (parts.start, parts.draw, parts.delete, parts.zip)
+        buttons = (parts.start, parts.draw, parts.zip)
         hidden: dict[Any, Any] = {button: gr.Button(visible=False) for button in buttons}
         files = (parts.jsonl, parts.errors, parts.zip_file)
         hidden |= {button: gr.DownloadButton(visible=False) for button in files}
+        hidden |= parts.delete.ready(visible=False)
         return hidden | {parts.said: "", parts.table: "", parts.gallery: gr.Gallery(visible=False)}
     state = desk.batches.state(batch)
     out = desk.batches.output(batch)
@@ -149,25 +150,20 @@ def _shown(desk: Desk, parts: _Parts, batch: Batch | None) -> dict[Any, Any]:
         parts.start: gr.Button(visible=not state.done),
         parts.draw: gr.Button(visible=some and state.drawn < state.written * batch.num),
         parts.zip: gr.Button(visible=some),
-        parts.delete: gr.Button(visible=True),
+        **parts.delete.ready(),
         parts.jsonl: gr.DownloadButton(
-            value=_offered(out, batch, ".jsonl") if some else None, visible=some
+            value=_offered(desk, batch, out, ".jsonl") if some else None, visible=some
         ),
         parts.errors: gr.DownloadButton(
-            value=_offered(bad, batch, ".errors.jsonl") if state.bad else None,
+            value=_offered(desk, batch, bad, ".errors.jsonl") if state.bad else None,
             visible=state.bad > 0,
         ),
         parts.zip_file: gr.DownloadButton(visible=False),
     }
 
 
-def _offered(path: Path, batch: Batch, ending: str) -> str:
-    """A copy under the name that the user knows; gradio copies it once more."""
-    stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(batch.name).stem)[:60]
-    folder = Path(tempfile.mkdtemp(prefix="t2x-studio-"))
-    copy = folder / f"{stem or 'batch'}{ending}"
-    copy.write_bytes(path.read_bytes())
-    return str(copy)
+def _offered(desk: Desk, batch: Batch, path: Path, ending: str) -> str:
+    return str(desk.batches.offered(batch, path, ending))
 
 
 def _table(records: list[dict[str, Any]], state: BatchState) -> str:
@@ -198,7 +194,7 @@ def _choices(batches: list[Batch]) -> list[tuple[str, str]]:
 
 
 def _wire_files(desk: Desk, parts: _Parts) -> None:
-    def refresh(chosen: str | None, guest: Any, request: gr.Request) -> Any:
+    def refresh(chosen: str | None, guest: Any, request: gr.Request) -> dict[Any, Any]:
         user = user_of(guest, request)
         found = desk.batches.all(user)
         ids = [batch.id for batch in found]
@@ -220,14 +216,16 @@ def _wire_files(desk: Desk, parts: _Parts) -> None:
 
     parts.chosen.input(choose, [parts.chosen, desk.guest], parts.shown, **_FAST)
 
-    def delete(chosen: str | None, guest: Any, request: gr.Request) -> Any:
-        try:
-            desk.batches.delete(desk.batches.get(user_of(guest, request), chosen or ""))
-        except T2XError as error:
-            return {parts.said: note_line(str(error), problem=True)}
+    def delete(chosen: str | None, guest: Any, request: gr.Request) -> dict[Any, Any]:
+        desk.batches.delete(desk.batches.get(user_of(guest, request), chosen or ""))
         return refresh(None, guest, request)
 
-    parts.delete.click(delete, [parts.chosen, desk.guest], every, **_FAST)
+    def question(chosen: str | None, guest: Any, request: gr.Request) -> str:
+        batch = desk.batches.get(user_of(guest, request), chosen or "")
+        drawn = desk.batches.state(batch).drawn
+        return f"Really delete it{f' and its {drawn} pictures' if drawn > 1 else ''}"
+
+    parts.delete.wire(question, delete, [parts.chosen, desk.guest], every, parts.said)
 
     def zipped(chosen: str | None, guest: Any, request: gr.Request) -> Any:
         try:

@@ -23,35 +23,53 @@ from .stage import QUIET, SIDES, Stage
 __all__ = ["pair_buttons", "thumb_buttons"]
 
 
+_THUMBS = {True: "I like it", False: "I don't"}
+
+
 def thumb_buttons(desk: Desk) -> None:
-    """Add thumbs to the row below the selected picture of the Create tab, and wire them."""
+    """Add thumbs to the row below the selected picture of the Create tab, and wire them. The one
+    that was given is marked, and pressed again it is taken back."""
     with desk.picked_tools:
-        up = gr.Button("I like it", size="sm", elem_id="thumb-up", scale=0)
-        down = gr.Button("I don't", size="sm", elem_id="thumb-down", scale=0)
+        up = gr.Button(_THUMBS[True], size="sm", elem_id="thumb-up", scale=0)
+        down = gr.Button(_THUMBS[False], size="sm", elem_id="thumb-down", scale=0)
         said = gr.HTML(elem_id="thumb-said")
+    buttons = {True: up, False: down}
+
+    def marked(given: bool | None) -> dict[Any, Any]:
+        return {
+            button: gr.Button(f"✓ {_THUMBS[liked]}" if liked is given else _THUMBS[liked])
+            for liked, button in buttons.items()
+        }
 
     def thumb(liked: bool) -> Callable[..., Any]:
         def keep(path: str | None, guest: Any, request: gr.Request) -> Any:
             if not path:
-                return gr.skip()
+                return {said: gr.skip()}
+            user = user_of(guest, request)
             try:
                 recipe = read_chunks(png_text(path))
-                with Image.open(path) as picture:
-                    state = desk.tastes.thumb(
-                        user_of(guest, request),
-                        "" if recipe is None else recipe.prompt,
-                        picture.convert("RGB"),
-                        liked=liked,
-                    )
+                picture = _opened(path)
+                given = None if desk.tastes.thumb_of(user, picture) is liked else liked
+                prompt = "" if recipe is None else recipe.prompt
+                state = desk.tastes.thumb(user, prompt, picture, liked=given)
             except (T2XError, OSError) as error:
-                return note_line(str(error), problem=True)
-            return _said(state)
+                return {said: note_line(str(error), problem=True)}
+            return {said: _said(state), **marked(given)}
 
         return keep
 
-    for button, liked in ((up, True), (down, False)):
-        button.click(thumb(liked), [desk.picked, desk.guest], said, **QUIET)
-    desk.picked.change(lambda: "", None, said, queue=False, **QUIET)
+    def chosen(path: str | None, guest: Any, request: gr.Request) -> Any:
+        """Another picture is selected: mark what was said of it."""
+        try:
+            given = desk.tastes.thumb_of(user_of(guest, request), _opened(path)) if path else None
+        except (T2XError, OSError):
+            given = None
+        return {said: "", **marked(given)}
+
+    both = [desk.picked, desk.guest]
+    for liked, button in buttons.items():
+        button.click(thumb(liked), both, [said, *buttons.values()], **QUIET)
+    desk.picked.change(chosen, both, [said, *buttons.values()], queue=False, **QUIET)
 
 
 def pair_buttons(desk: Desk, stage: Stage) -> dict[str, Any]:

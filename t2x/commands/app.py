@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -165,20 +163,22 @@ def _check_installed(mcp: bool) -> None:
 def _own_files() -> Iterator[None]:
     """Give gradio a folder of this process for uploads, and let it make no call. It reads this when
     it is imported, and would serve what other programs left in the folder that all share."""
-    folder = tempfile.mkdtemp(prefix="t2x-studio-")
-    own = {"GRADIO_TEMP_DIR": folder, "GRADIO_EXAMPLES_CACHE": f"{folder}/examples"}
-    own |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    from t2x.studio.temporary import temporary_folder
+
+    with temporary_folder() as folder:
+        gradios = folder / "gradio"  # of our own files it gives out copies
+        own = {"GRADIO_TEMP_DIR": str(gradios), "GRADIO_EXAMPLES_CACHE": f"{gradios}/examples"}
+        own |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def _studio(generator: str, rewriter: str, rewards: str | None, **options: Any) -> Studio:

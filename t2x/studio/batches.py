@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 import shutil
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9]{10}-[0-9a-f]{16}")
 _SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".txt")
 _FEW = 8  # prompts between two tidings
+_OFFERED = "downloads"
 MOST = 100  # batches of one user that are kept
 
 __all__ = ["Batch", "BatchState", "Batches"]
@@ -85,6 +87,8 @@ class Batches:
 
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home) / "batches"
+        for folder in self.home.glob(f"*/*/{_OFFERED}"):  # of pages that are closed
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ---- files ------------------------------------------------------------------------------
 
@@ -195,16 +199,32 @@ class Batches:
         """The file of the picture of a line's rewrite ``number``."""
         return self._pictures(batch) / f"{index:08d}-{number:02d}.png"
 
+    def offered(self, batch: Batch, path: Path, ending: str) -> Path:
+        """A file of a batch as it is now, under the name that the user knows, for a download."""
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(batch.name).stem)[:60]
+        target = self.folder(batch) / _OFFERED / f"{stem or 'batch'}{ending}"
+        try:
+            target.parent.mkdir(exist_ok=True)
+            target.unlink(missing_ok=True)
+            try:
+                os.link(path, target)
+            except OSError:  # a file system without links
+                shutil.copyfile(path, target)
+        except OSError as error:
+            raise T2XError(f"the file can't be written: {error}; free some space") from error
+        return target
+
     def zip(self, batch: Batch) -> Path:
         """All that was made, as one file in the folder of the batch."""
         out = self.output(batch)
-        target = self.folder(batch) / f"{batch.id}.zip"
+        target = self.folder(batch) / _OFFERED / f"{batch.id}.zip"
         part = target.with_suffix(".part")
         names = [out, side_files(out)[0], *sorted(self._pictures(batch).glob("*.png"))]
         there = [path for path in names if path.exists()]
         if not there:
             raise T2XError("nothing is made of this batch yet; start it first")
         try:
+            target.parent.mkdir(exist_ok=True)
             with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as file:
                 for path in there:
                     file.write(path, path.relative_to(self.folder(batch)).as_posix())

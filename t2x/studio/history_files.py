@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sqlite3
 import tempfile
 import time
@@ -44,9 +45,10 @@ CREATE INDEX IF NOT EXISTS by_job ON pictures (job, arm);
 _ID = re.compile(r"[0-9a-z]{8,32}-[a-z]{1,16}-\d{1,6}")
 _OWNER = "user.txt"
 EXPORTS = "exports"  # files made for a download, in the folder of a user
+_KEPT = 3600  # seconds that a file waits for its download
 _PATIENCE = 60  # seconds for another process
 
-__all__ = ["EXPORTS", "HistoryFiles", "checked_id", "picture_id"]
+__all__ = ["EXPORTS", "HistoryFiles", "checked_id", "picture_id", "tidy"]
 
 
 def picture_id(job: str, arm: str, index: int) -> str:
@@ -217,6 +219,7 @@ class HistoryFiles:
             known = {self.path(row["user"], row["id"]) for row in _rows(db)}
             lost = 0
             for folder in (self.home / "pictures").iterdir():
+                tidy(folder)
                 files = [f for f in folder.glob("*.png") if f not in known]
                 if not files or (user := _owner(folder)) is None:
                     continue
@@ -240,6 +243,20 @@ class HistoryFiles:
             values = row_values(recipe, id=file.stem, user=user, job=job, arm=rest.split("-")[0])
             insert(db, values | {"made": stat.st_mtime, "bytes": stat.st_size})
         return recipe is not None
+
+
+def tidy(folder: Path) -> None:
+    """Remove from the folder of a user what was made for a download more than an hour ago, and what
+    a kill has left half written."""
+    before = time.time() - _KEPT
+    for path in [*folder.glob(f"{EXPORTS}/*"), *folder.rglob("*.part")]:
+        with suppress(OSError):
+            if path.stat().st_mtime >= before:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _rows(db: sqlite3.Connection) -> list[sqlite3.Row]:

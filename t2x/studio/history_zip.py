@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2x.errors import T2XError
-from t2x.studio.history_files import EXPORTS
+from t2x.studio.history_files import EXPORTS, tidy
 
 if TYPE_CHECKING:
     from t2x.studio.history import History, Kept
-
-_KEPT = 3600  # seconds that a file waits for its download
 
 __all__ = ["json_beside", "zip_history"]
 
@@ -56,9 +54,9 @@ def json_beside(history: History, user: str, kept: Kept) -> Path:
 
 
 def _new_folder(history: History, user: str) -> Path:
-    root = history.files.folder(user) / EXPORTS
-    _tidy(root)
-    return root / secrets.token_hex(16)
+    folder = history.files.folder(user)
+    tidy(folder)
+    return folder / EXPORTS / secrets.token_hex(16)
 
 
 def _write(history: History, user: str, ids: Iterable[str] | None, path: Path) -> int:
@@ -77,11 +75,3 @@ def _write(history: History, user: str, ids: Iterable[str] | None, path: Path) -
             lines = "\n".join(missing)
             file.writestr("MISSING.txt", f"The files of these pictures are gone:\n{lines}\n")
     return number
-
-
-def _tidy(root: Path) -> None:
-    if not root.is_dir():
-        return
-    for folder in root.iterdir():
-        if folder.stat().st_mtime < time.time() - _KEPT:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TASTE = "my taste"
 LEAST = 5  # pairs; see docs/log.md for what so many are worth
 MOST = 400  # pairs that are fitted, the newest
+_TABLES = ("thumbs", "pairs")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS thumbs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, encoder TEXT NOT NULL,
@@ -56,12 +57,19 @@ __all__ = ["LEAST", "TASTE", "TasteState", "Tastes"]
 
 @dataclass(frozen=True)
 class TasteState:
-    """How much is known of a user's taste. ``missing`` pairs are needed before it is a reward."""
+    """How much is known of a user's taste: ``clicks`` that are kept, and the ``pairs`` that they
+    make. ``missing`` pairs are needed before it is a reward."""
 
     pairs: int
     liked: int
     disliked: int
     missing: int
+    clicks: int = 0
+
+    @property
+    def counted(self) -> str:
+        """The clicks, in words."""
+        return "1 choice" if self.clicks == 1 else f"{self.clicks} choices"
 
     @property
     def said(self) -> str:
@@ -113,6 +121,15 @@ class Tastes:
                 )
         return self.state(user)
 
+    def thumb_of(self, user: str, picture: Image) -> bool | None:
+        """What was said of a picture: True up, False down, None nothing."""
+        with self._open() as db:
+            row = db.execute(
+                "SELECT liked FROM thumbs WHERE user = ? AND encoder = ? AND picture = ?",
+                (user, self.encoder, _digest(picture)),
+            ).fetchone()
+        return None if row is None else bool(row[0])
+
     def choose(self, user: str, prompt: str, better: Image, worse: Image) -> TasteState:
         """Keep which of two pictures is better; the same two again replace what was said before.
 
@@ -139,7 +156,7 @@ class Tastes:
         import shutil
 
         with self._open() as db:
-            for table in ("thumbs", "pairs"):
+            for table in _TABLES:
                 db.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
         shutil.rmtree(self.folder(user), ignore_errors=True)
 
@@ -154,8 +171,12 @@ class Tastes:
                     (user, self.encoder),
                 ).fetchall()
             )
+            clicks = 0
+            for table in _TABLES:  # of every encoder: all of them would be forgotten
+                query = f"SELECT count(*) FROM {table} WHERE user = ?"
+                clicks += int(db.execute(query, (user,)).fetchone()[0])
         missing = max(0, LEAST - len(better))
-        return TasteState(len(better), counts.get(1, 0), counts.get(0, 0), missing)
+        return TasteState(len(better), counts.get(1, 0), counts.get(0, 0), missing, clicks)
 
     # ---- reward -----------------------------------------------------------------------------
 

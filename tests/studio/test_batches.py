@@ -50,7 +50,11 @@ def test_from_upload_to_download(studio: Studio, tmp_path: Path) -> None:
             "rewrites.jsonl", "rewrites.jsonl.errors",
             "pictures/00000000-00.png", "pictures/00000003-00.png",
         }  # fmt: skip
+    offered = batches.offered(batch, batches.output(batch), ".jsonl")
+    assert offered.name == "my-prompts.jsonl"
+    assert offered.read_bytes() == batches.output(batch).read_bytes()
     again = Batches(tmp_path / "home")
+    assert not offered.exists() and batches.output(batch).exists()
     assert again.all("ada") == [batch] and again.all("ben") == []
     for id in (batch.id + "0", "../x", batch.id):
         with pytest.raises(T2XError, match="not there"):

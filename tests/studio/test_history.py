@@ -164,6 +164,19 @@ def test_a_zip_holds_pictures_and_recipes_and_names_what_is_gone(tmp_path: Path)
     assert not list(history.files.folder("ada").rglob("*.zip"))
 
 
+def test_downloads_and_halves_of_files_do_not_stay(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    (id,) = fill(history, 1)
+    folder = history.files.folder("ada")
+    old, new = zip_history(history, "ada"), zip_history(history, "ada")
+    (folder / "half.part").write_bytes(b"PNG")
+    for path in (old.parent, folder / "half.part"):
+        os.utime(path, (1, 1))
+    History(tmp_path)
+    assert not old.exists() and new.exists() and not (folder / "half.part").exists()
+    assert history.get("ada", id).problem == ""
+
+
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -32,6 +32,8 @@ def test_pairs_make_a_reward_of_ones_own(tmp_path: Path) -> None:
         state = tastes.choose("ada", "a ball", picture("red", i), picture("blue", i))
         tastes.choose("ben", "a ball", picture("blue", i), picture("red", i))
     assert (state.pairs, state.missing) == (LEAST, 0) and "known from 5" in state.said
+    assert tastes.thumb("ada", "a ball", picture("red", 0), liked=True).counted == "6 choices"
+    assert tastes.thumb("ada", "a ball", picture("red", 0), liked=None).counted == "5 choices"
     unseen = from_pil([picture("red", 20), picture("blue", 20)])
     scores = {user: tastes.reward(user).score(["", ""], unseen) for user in ("ada", "ben")}
     assert scores["ada"][0] > scores["ada"][1] and scores["ben"][0] < scores["ben"][1]
@@ -51,6 +53,9 @@ def test_thumbs_become_pairs_within_one_prompt(tmp_path: Path) -> None:
         state = tastes.thumb("ada", "a ball", picture("blue", i), liked=False)
     assert (state.pairs, state.liked, state.disliked) == (4, 2, 2)
     assert tastes.thumb("ada", "a box", picture("green", 1), liked=False).pairs == 4
+    assert tastes.thumb_of("ada", picture("red", 0)) is True
+    assert tastes.thumb_of("ada", picture("blue", 1)) is False
+    assert tastes.thumb_of("ben", picture("red", 0)) is None
     assert tastes.thumb("ada", "a ball", picture("red", 0), liked=False).pairs == 3
     assert tastes.thumb("ada", "a ball", picture("red", 0), liked=None).pairs == 2
     with pytest.raises(T2XError, match="same picture"):

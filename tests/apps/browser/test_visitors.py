@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,43 @@ def test_a_file_of_prompts_is_rewritten_drawn_and_given_back(studio, visit, tmp_
     assert len(rows) == 2 and "two kittens" in rows[0]
     page.click("#batch-draw")
     page.wait_for_function("document.querySelectorAll('#batch-gallery img').length === 2")
+
+
+def test_what_was_made_and_said_can_be_deleted(studio, visit):
+    """Some pictures, all of them, and the taste: each only behind a question with its number."""
+    page, other = visit(studio), visit(studio)
+    for one in (page, other):
+        one.uncheck("#rewrite input")
+    draw(other, "a cat", num=1)
+    draw(page, "a red bus", num=3)
+    page.locator("#gallery-left button").first.click()
+    page.wait_for_selector("#picked", state="visible")
+    page.click("#thumb-up")
+    page.wait_for_function("/✓/.test(document.querySelector('#thumb-up').innerText)")
+    open_tab(page, "History")
+    page.wait_for_selector("#history-gallery img")
+    page.check("#history-selecting input")
+    for number in range(2):
+        page.locator("#history-gallery button").nth(number).click()
+        page.wait_for_function(
+            f"document.querySelector('#history-marked').innerText.includes('{number + 1} selected')"
+        )
+    page.click("#history-zip-marked")
+    with page.expect_download() as loaded:
+        page.click("#history-zip-file")
+    with zipfile.ZipFile(loaded.value.path()) as file:
+        assert len(file.namelist()) == 4
+    page.click("#history-delete-marked")
+    page.click("#history-delete-marked-keep")
+    page.click("#history-delete-marked")
+    page.click("#history-delete-marked-sure:has-text('2 pictures')")
+    page.wait_for_function("document.querySelectorAll('#history-gallery img').length === 1")
+    page.click("#taste-forget")
+    page.click("#taste-forget-sure:has-text('1 choice')")
+    page.wait_for_function("/forgotten/.test(document.querySelector('#taste').innerText)")
+    page.click("#history-delete-all")
+    page.click("#history-delete-all-sure:has-text('1 picture')")
+    page.wait_for_function("/kept here/.test(document.querySelector('#history').innerText)")
+    open_tab(other, "History")
+    other.wait_for_selector("#history-gallery img")
+    assert other.locator("#history-gallery img").count() == 1

@@ -36,6 +36,47 @@ def test_the_look_asks_nothing_of_the_network() -> None:
     assert not re.search(r"url\([\"']?(https?:)?//|@import", theme._get_theme_css() + sheet)
 
 
+def test_copies_of_the_day_before_go_and_the_history_stays(
+    page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    from gradio.processing_utils import move_files_to_cache
+    from gradio.route_utils import delete_files_created_by_app
+    from PIL import Image
+
+    from t2x.apps.studio.history_parts import forget_copies
+
+    every, age = page.delete_cache
+    assert every <= age == 86400
+    gallery = next(b for b in page.blocks.values() if b.elem_id == "history-gallery")
+    monkeypatch.setattr(gallery, "GRADIO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gradio.processing_utils._check_allowed", lambda path, check: None)
+    kept = [tmp_path / f"0123456789abcdef-original-{n}.png" for n in range(2)]
+    for n, path in enumerate(kept):
+        Image.new("RGB", (8, 8), (n, 0, 0)).save(path)
+
+    def shown() -> list[Path]:
+        value = gallery.postprocess([(str(path), "") for path in kept]).model_dump()
+        data = move_files_to_cache(value, gallery, postprocess=True)
+        return [Path(item["image"]["path"]) for item in data]
+
+    first = shown()
+    assert all(path.is_relative_to(tmp_path / "cache") for path in first)
+    delete_files_created_by_app(page, age)
+    assert all(path.exists() for path in first)
+    delete_files_created_by_app(page, 0)
+    assert not any(path.exists() for path in first) and all(path.exists() for path in kept)
+    again = shown()
+    assert all(path.exists() for path in again)
+    parts = cast(Any, SimpleNamespace(**dict.fromkeys(
+        ("gallery", "shown", "png", "beside", "everything"), gallery
+    )))  # fmt: skip
+    forget_copies(parts, [kept[0].stem])
+    assert [path.exists() for path in again] == [False, True]
+    assert os.listdir(again[0].parent) == []
+
+
 @pytest.mark.parametrize("forged", [None, 3, "", "user-ada", "../../etc", "guest-", USER + "/.."])
 def test_a_browser_cannot_choose_who_it_is(forged: Any) -> None:
     from t2x.apps.studio.desk import user_of

@@ -102,7 +102,7 @@ def test_the_boxes_make_a_request(built: Any) -> None:
 
 def test_the_recipe_of_a_picture_fills_the_boxes(built: Any) -> None:
     from t2x.apps.studio.create_tab import _request
-    from t2x.apps.studio.history_tab import _filled
+    from t2x.apps.studio.history_picture import _filled
     from t2x.studio.recipes import Recipe
 
     desk, page, _ = built

@@ -11,7 +11,7 @@ pytest.importorskip("gradio")
 
 from PIL import Image
 
-from t2x.apps.studio import batch_tab, history_tab, taste_buttons
+from t2x.apps.studio import batch_tab, history_picture, taste_buttons
 from t2x.apps.studio.album import Album
 from t2x.apps.studio.desk import user_of
 from t2x.studio.batches import BatchState
@@ -35,7 +35,7 @@ def test_a_script_in_a_recipe_or_a_batch_stays_text(tmp_path: Path) -> None:
     (kept,) = history.page("ada").items
     state = BatchState(2, 1, 1, 0, errors=((2, SCRIPT),))
     records = [{"prompt": SCRIPT, "rewrites": [{"text": SCRIPT, "status": SCRIPT}]}]
-    for html in (history_tab._about(kept), batch_tab._table(records, state)):
+    for html in (history_picture._about(kept), batch_tab._table(records, state)):
         assert "&lt;script&gt;" in html and "<script" not in html
 
 
