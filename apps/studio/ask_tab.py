@@ -16,9 +16,8 @@ from t2x.studio.events import LAST, Answered, Event
 from t2x.studio.requests import TaskRequest
 from t2x.studio.work import Work
 
-from .desk import Desk, page_of, user_of
+from .desk import FAST, QUIET, Desk, page_of, user_of
 from .live import note_line, status_line
-from .stage import QUIET
 
 __all__ = ["tab"]
 
@@ -206,8 +205,7 @@ def _wire(desk: Desk, page: _Page) -> None:
         lambda turn: (turn.prompt if turn else "", desk.open_tab("create")),
         page.turn,
         [desk.prompt, desk.tabs],
-        queue=False,
-        **QUIET,
+        **FAST,
     )
 
 

@@ -17,14 +17,12 @@ from t2x.studio.events import LAST, Cancelled, Finished
 from t2x.studio.requests import TaskRequest
 
 from .confirming import Confirm, confirm_button
-from .desk import Desk, page_of, user_of
+from .desk import FAST, QUIET, Desk, page_of, user_of
 from .live import Pace, note_line, status_line
-from .stage import QUIET
 
 __all__ = ["tab"]
 
 SHOWN = 12  # rewrites in the table
-_FAST: dict[str, Any] = {"queue": False, **QUIET}
 
 
 @dataclass
@@ -205,7 +203,7 @@ def _wire_files(desk: Desk, parts: _Parts) -> None:
         return {parts.chosen: dropdown} | _shown(desk, parts, batch)
 
     every = [parts.chosen, *parts.shown]
-    desk.tabs.select(refresh, [parts.chosen, desk.guest], every, **_FAST)
+    desk.tabs.select(refresh, [parts.chosen, desk.guest], every, **FAST)
 
     def choose(chosen: str | None, guest: Any, request: gr.Request) -> Any:
         try:
@@ -214,7 +212,7 @@ def _wire_files(desk: Desk, parts: _Parts) -> None:
             return {parts.said: note_line(str(error), problem=True)}
         return _shown(desk, parts, batch)
 
-    parts.chosen.input(choose, [parts.chosen, desk.guest], parts.shown, **_FAST)
+    parts.chosen.input(choose, [parts.chosen, desk.guest], parts.shown, **FAST)
 
     def delete(chosen: str | None, guest: Any, request: gr.Request) -> dict[Any, Any]:
         desk.batches.delete(desk.batches.get(user_of(guest, request), chosen or ""))
@@ -304,4 +302,4 @@ def _wire_work(desk: Desk, parts: _Parts) -> None:
     def stop(guest: Any, request: gr.Request) -> None:
         desk.stop(page_of(request, "batch"), user=user_of(guest, request))
 
-    parts.stop.click(stop, desk.guest, None, **_FAST)
+    parts.stop.click(stop, desk.guest, None, **FAST)

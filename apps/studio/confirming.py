@@ -10,8 +10,8 @@ import gradio as gr
 
 from t2x.errors import T2XError
 
+from .desk import FAST
 from .live import note_line
-from .stage import QUIET
 
 __all__ = ["Confirm", "confirm_button"]
 
@@ -64,10 +64,9 @@ class Confirm:
             return attempt(lambda: {**self.ready(), **do(*given, request)})
 
         every = list(dict.fromkeys([*self.buttons, said, *outputs]))
-        quick: dict[str, Any] = {"queue": False, **QUIET}
-        self.ask.click(ask, list(inputs), [*self.buttons, said], **quick)
-        self.yes.click(done, list(inputs), every, **quick)
-        self.no.click(self.ready, None, self.buttons, **quick)
+        self.ask.click(ask, list(inputs), [*self.buttons, said], **FAST)
+        self.yes.click(done, list(inputs), every, **FAST)
+        self.no.click(self.ready, None, self.buttons, **FAST)
 
 
 def confirm_button(label: str, name: str, *, visible: bool = True) -> Confirm:

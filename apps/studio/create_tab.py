@@ -15,11 +15,11 @@ from t2x.studio.events import Event, Rewritten, Waiting
 from t2x.studio.requests import BestOfRequest, CompareRequest, GuideRequest, Request
 
 from .album import Album
-from .desk import Desk, user_of
+from .desk import FAST, QUIET, Desk, user_of
 from .guidance_panel import GuidancePanel, guidance_panel
 from .live import note_line
 from .settings_panel import SettingsPanel, settings_panel, wire_settings
-from .stage import QUIET, Show, Stage, pictures_area, wire_stage
+from .stage import Show, Stage, pictures_area, wire_stage
 from .taste_buttons import pair_buttons, thumb_buttons
 from .words import rewrite_html
 
@@ -69,8 +69,7 @@ def tab(desk: Desk) -> None:
         lambda mode: gr.Group(visible=mode == "guide"),
         page.mode,
         page.guidance.group,
-        queue=False,
-        **QUIET,
+        **FAST,
     )
 
 
@@ -202,11 +201,10 @@ def _wire_drawing(desk: Desk, page: _Page, pairs: Mapping[str, Any]) -> None:
         lambda seed, num: int(seed or 0) + int(num),
         [desk.seed, page.settings.num],
         desk.seed,
-        queue=False,
-        **QUIET,
+        **FAST,
     ).then(draw, **job).then(**pairs)
     for button in page.examples:
-        taken = button.click(lambda text: text, button, desk.prompt, queue=False, **QUIET)
+        taken = button.click(lambda text: text, button, desk.prompt, **FAST)
         taken.then(draw, **job).then(**pairs)
 
 
@@ -241,7 +239,6 @@ def _wire_words(desk: Desk, page: _Page) -> None:
         lambda album: gr.skip() if album is None or album.rewrite is None else album.rewrite.text,
         page.stage.album,
         desk.prompt,
-        queue=False,
-        **QUIET,
+        **FAST,
     )
-    page.by_hand.click(lambda: gr.Row(visible=True), None, page.own_row, queue=False, **QUIET)
+    page.by_hand.click(lambda: gr.Row(visible=True), None, page.own_row, **FAST)

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from t2x.studio.requests import Request
 
     from .settings_panel import SettingsPanel
+
+# How events of the page are wired: without gradio's spinners, and hidden from its API. What answers
+# at once passes gradio's queue by.
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+FAST: dict[str, Any] = {"queue": False, **QUIET}
 
 _GUEST = re.compile(r"guest-[0-9a-f]{32}")
 _KEY = secrets.token_bytes(32)  # of this process

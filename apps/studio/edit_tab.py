@@ -14,9 +14,9 @@ from t2x.studio.events import Drawn, Event, Waiting
 from t2x.studio.requests import EditRequest, Sampling
 
 from .album import Album
-from .desk import Desk, user_of
+from .desk import FAST, QUIET, Desk, user_of
 from .settings_panel import reward_choices
-from .stage import QUIET, Show, Stage, pictures_area, wire_stage
+from .stage import Show, Stage, pictures_area, wire_stage
 from .words import marked
 
 __all__ = ["decided_html", "tab"]
@@ -176,8 +176,7 @@ def _wire(desk: Desk, page: _Page) -> None:
         lambda usual: gr.Slider(interactive=not usual),
         page.own_strength,
         page.strength,
-        queue=False,
-        **QUIET,
+        **FAST,
     )
 
 

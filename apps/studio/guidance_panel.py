@@ -10,6 +10,7 @@ import gradio as gr
 
 from t2x.guidance.recipe import MODES
 
+from .desk import FAST
 from .settings_panel import optional_number, reward_choices, typed
 
 __all__ = ["GuidancePanel", "guidance_panel"]
@@ -107,9 +108,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
             lambda name: gr.Radio(info=_help(name)),
             mode,
             mode,
-            queue=False,
-            show_progress="hidden",
-            api_visibility="private",
+            **FAST,
         )
     return GuidancePanel(group, names, amounts, mode, budget)
 

@@ -22,14 +22,12 @@ from t2x.studio.requests import EditRequest, Sampling, TaskRequest
 from t2x.studio.uploads import read_dropped
 
 from .bars import ARMS, number
-from .desk import Desk, page_of, user_of
+from .desk import FAST, QUIET, Desk, page_of, user_of
 from .history_parts import HistoryParts, forget_copies, listed
 from .live import Pace, note_line, status_line
-from .stage import QUIET
 
 __all__ = ["kept_detail", "wire_picture"]
 
-_FAST: dict[str, Any] = {"queue": False, **QUIET}
 _KEPT, _DROPPED = "kept", "dropped"
 
 
@@ -194,7 +192,7 @@ def _wire_doing(desk: Desk, parts: HistoryParts) -> None:
         return {desk.edit_picture: picture, desk.edit_shows: text, desk.tabs: desk.open_tab("edit")}
 
     given = [desk.edit_picture, desk.edit_shows, desk.tabs, parts.status]
-    parts.edit.click(hand_over, one, given, **_FAST)
+    parts.edit.click(hand_over, one, given, **FAST)
 
     def fill(picked: Any, guest: Any, request: gr.Request) -> Any:
         try:
@@ -206,7 +204,7 @@ def _wire_doing(desk: Desk, parts: HistoryParts) -> None:
             return {parts.status: note_line(str(error), problem=True)}
 
     filled = [*_filled(desk, Recipe("", "")), desk.tabs, parts.status]
-    parts.form.click(fill, one, filled, **_FAST)
+    parts.form.click(fill, one, filled, **FAST)
 
 
 def _wire_keeping(desk: Desk, parts: HistoryParts) -> None:
@@ -230,7 +228,7 @@ def _wire_keeping(desk: Desk, parts: HistoryParts) -> None:
         except (T2XError, TypeError) as error:
             return {parts.status: note_line(str(error), problem=True)}
 
-    parts.mark.click(mark, inputs, outputs, **_FAST)
+    parts.mark.click(mark, inputs, outputs, **FAST)
 
     def delete(
         picked: Any, words: str, only: bool, page: int, marked: list[str], guest: Any,

@@ -12,15 +12,12 @@ from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
 from t2x.studio.history_zip import zip_history
 
-from .desk import Desk, user_of
+from .desk import FAST, QUIET, Desk, user_of
 from .history_parts import HistoryParts, forget_copies, layout, listed
 from .history_picture import kept_detail, wire_picture
 from .live import note_line
-from .stage import QUIET
 
 __all__ = ["tab"]
-
-_FAST: dict[str, Any] = {"queue": False, **QUIET}
 
 
 def tab(desk: Desk) -> None:
@@ -55,7 +52,7 @@ def _wire_listing(desk: Desk, parts: HistoryParts) -> None:
     ) -> Any:
         return _found(desk, parts, user_of(guest, request), words, only, page, marked)
 
-    wiring: dict[str, Any] = {"outputs": parts.listing, **_FAST}
+    wiring: dict[str, Any] = {"outputs": parts.listing, **FAST}
     fresh = [parts.words, parts.favourites, gr.State(0), parts.marked, desk.guest]
     gr.on([parts.words.change, parts.favourites.change], show, fresh, **wiring)
     gr.on([desk.tabs.select, parts.drop.clear], show, inputs, **wiring)
@@ -91,7 +88,7 @@ def _wire_selecting(desk: Desk, parts: HistoryParts) -> None:
 
     inputs = [parts.ids, parts.selecting, *parts.view, desk.guest]
     outputs = list(dict.fromkeys([*parts.detail, *parts.listing]))
-    parts.gallery.select(select, inputs, outputs, **_FAST)
+    parts.gallery.select(select, inputs, outputs, **FAST)
 
     def switch(
         words: str, only: bool, page: int, marked: list[str], guest: Any, request: gr.Request
@@ -100,7 +97,7 @@ def _wire_selecting(desk: Desk, parts: HistoryParts) -> None:
         return _found(desk, parts, user_of(guest, request), words, only, page, []) | closed
 
     changed = [*parts.listing, parts.chosen, parts.picked]
-    parts.selecting.change(switch, [*parts.view, desk.guest], changed, **_FAST)
+    parts.selecting.change(switch, [*parts.view, desk.guest], changed, **FAST)
 
 
 def _wire_zips(desk: Desk, parts: HistoryParts) -> None:
@@ -168,7 +165,7 @@ def _wire_deleting(desk: Desk, parts: HistoryParts) -> None:
         except T2XError as error:
             return {parts.said: note_line(str(error), problem=True)}
 
-    parts.lost.click(clean, inputs, outputs, **_FAST)
+    parts.lost.click(clean, inputs, outputs, **FAST)
 
 
 def _number(pictures: int) -> str:
@@ -185,7 +182,7 @@ def _wire_taste(desk: Desk, parts: HistoryParts) -> None:
         return {parts.taste: escaped(said), **parts.forget.ready(visible=bool(state.clicks))}
 
     outputs = [parts.taste, *parts.forget.buttons]
-    desk.tabs.select(shown, desk.guest, outputs, **_FAST)
+    desk.tabs.select(shown, desk.guest, outputs, **FAST)
 
     def count(guest: Any, request: gr.Request) -> str:
         state = desk.tastes.state(user_of(guest, request))

@@ -13,11 +13,9 @@ from t2x.evaluation.html import escaped
 
 from .album import Album, Picture
 from .bars import number
-from .desk import Desk
+from .desk import FAST, Desk
 
 __all__ = ["Picked", "picked_bar", "wire_picked"]
-
-_QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
 @dataclass
@@ -98,7 +96,7 @@ def wire_picked(
         return select
 
     for gallery, side in galleries.items():
-        gallery.select(selecting(side), album, picked.outputs, **_QUIET)
+        gallery.select(selecting(side), album, picked.outputs, **FAST)
 
     def hand_over(path: str | None, shows: str) -> list[Any]:
         if not path:
@@ -113,5 +111,5 @@ def wire_picked(
         hand_over,
         [picked.path, picked.shows],
         [desk.edit_picture, desk.edit_shows, desk.tabs],
-        **_QUIET,
+        **FAST,
     )

@@ -15,7 +15,7 @@ from t2x.studio.events import LAST, Event, Loaded
 from t2x.studio.requests import Sampling
 from t2x.studio.state import ModelState, StudioState
 
-from .desk import Desk, page_of, user_of
+from .desk import FAST, QUIET, Desk, page_of, user_of
 from .live import note_line, status_line
 
 __all__ = [
@@ -145,9 +145,7 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         refresh,
         None,
         [*outputs, told],
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
+        **FAST,
     )
 
     def load(
@@ -173,8 +171,7 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         [panel.generator, panel.rewriter, desk.guest],
         [status, panel.load, *outputs],
         concurrency_limit=None,
-        show_progress="hidden",
-        api_visibility="private",
+        **QUIET,
     )
 
 

@@ -25,11 +25,11 @@ from t2x.studio.requests import CompareRequest, Request
 
 from .album import BY_SEED, Album
 from .bars import bars_html
-from .desk import Desk, page_of, user_of
+from .desk import FAST, QUIET, Desk, page_of, user_of
 from .live import Pace, curves_html, note_line, status_line, strip_html
 from .picked import Picked, picked_bar, wire_picked
 
-__all__ = ["QUIET", "Show", "Stage", "pictures_area", "wire_stage"]
+__all__ = ["Show", "Stage", "pictures_area", "wire_stage"]
 
 # Arms that are shown side by side, by kind of request.
 SIDES = {
@@ -37,7 +37,6 @@ SIDES = {
     "guide": ("plain", "guided"),
     "edit": ("source", "edited"),
 }
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 
 @dataclass
@@ -113,7 +112,7 @@ def wire_stage(desk: Desk, stage: Stage) -> None:
     def stop(guest: str | None, request: gr.Request) -> None:
         desk.stop(stage.page(request), user=user_of(guest, request))
 
-    stage.stop.click(stop, desk.guest, None, queue=False, **QUIET)
+    stage.stop.click(stop, desk.guest, None, **FAST)
 
 
 def _gallery(name: str) -> gr.Gallery:

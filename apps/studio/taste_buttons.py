@@ -16,9 +16,9 @@ from t2x.studio.preferences import TasteState
 from t2x.studio.recipes import read_chunks
 
 from .album import Album
-from .desk import Desk, user_of
+from .desk import FAST, QUIET, Desk, user_of
 from .live import note_line
-from .stage import QUIET, SIDES, Stage
+from .stage import SIDES, Stage
 
 __all__ = ["pair_buttons", "thumb_buttons"]
 
@@ -69,7 +69,7 @@ def thumb_buttons(desk: Desk) -> None:
     both = [desk.picked, desk.guest]
     for liked, button in buttons.items():
         button.click(thumb(liked), both, [said, *buttons.values()], **QUIET)
-    desk.picked.change(chosen, both, [said, *buttons.values()], queue=False, **QUIET)
+    desk.picked.change(chosen, both, [said, *buttons.values()], **FAST)
 
 
 def pair_buttons(desk: Desk, stage: Stage) -> dict[str, Any]:
