@@ -2,7 +2,7 @@
 
 Media are float32 in [0, 1]: pictures (N, 3, H, W), videos (N, F, 3, H, W), pictures of several
 sizes a list of (1, 3, H, W). Files hold 8 bits per channel, so whatever is stored or scored goes
-through ``quantize``.
+through ``quantize``. What only reads or writes files without tensors needs no torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.PngImagePlugin import PngInfo
 
@@ -23,6 +22,8 @@ from t2x.errors import T2XError
 from t2x.registry import missing_dependency
 
 if TYPE_CHECKING:
+    import torch
+
     from t2x.types import Media
 
 __all__ = [
@@ -78,6 +79,8 @@ def from_pil(images: Sequence[Image.Image]) -> Media:
 
     Palettes, grey, CMYK and 16 bits become 8-bit RGB; transparent pictures are laid on white.
     """
+    import torch
+
     if not images:
         raise ValueError("from_pil needs at least one picture, got none")
     pictures = [_from_bytes(_rgb_bytes(image)) for image in images]
@@ -104,6 +107,8 @@ def load_media(path: str | Path, *, max_frames: int = 64) -> torch.Tensor:
     them. Video files need PyAV: ``MissingDependencyError`` without. Raises ``T2XError`` for a file
     that is missing, unreadable or neither.
     """
+    import torch
+
     path = Path(path)
     if path.suffix.lower() in VIDEO_SUFFIXES:
         with _readable(path):
@@ -132,6 +137,8 @@ def spaced(count: int, wanted: int | None) -> list[int]:
 
 def _decode_video(path: Path, max_frames: int) -> torch.Tensor:
     """Frames of a video file, (F, 3, H, W) bytes: one pass to count them, one to keep some."""
+    import torch
+
     try:
         import av
     except ModuleNotFoundError as error:
@@ -242,6 +249,8 @@ def png_text(path: str | Path) -> dict[str, str]:
 
 
 def _to_bytes(picture: torch.Tensor) -> torch.Tensor:
+    import torch
+
     values = picture.detach().float()
     if not bool(torch.isfinite(values).all()):
         raise ValueError("media hold NaN or infinity; they must be finite and in [0, 1]")
@@ -254,6 +263,8 @@ def _from_bytes(pixels: torch.Tensor) -> torch.Tensor:
 
 def _rgb_bytes(image: Image.Image) -> torch.Tensor:
     """Turn a picture of any mode into (1, 3, H, W) uint8."""
+    import torch
+
     if image.mode.startswith("I"):  # 16-bit grey; "I" is what some decoders make of it
         grey: np.ndarray[Any, Any] = np.asarray(image).astype(np.float64) / 257
         image = Image.fromarray(grey.round().clip(0, 255).astype(np.uint8))
