@@ -172,8 +172,9 @@ class Studio:
         self.models.personal[name] = load
 
     def listen(self, watcher: Watcher) -> None:
-        """Let ``watcher`` hear every event of every job, on the worker, before its user does; what
-        it can't do is a note of the job and stops nothing."""
+        """Let ``watcher`` hear every event of every job but ``Waiting``, before its user does: on
+        the worker, and the end of a job that never began on the thread that cancelled it. What it
+        can't do is a note of the job, if that has not ended, and stops nothing."""
         self._watchers.append(watcher)
 
     def start(self) -> None:
@@ -191,27 +192,28 @@ class Studio:
     # ---- on the worker ----------------------------------------------------------------------
 
     def _put(self, user: str, do: Callable[[Work], Any], request: Request) -> Iterator[Event]:
-        job = Job(user, lambda job: self._attempt(job, do, request))
-        try:
-            self._queue.put(job)
-        except T2XError as error:
-            return iter([Failed(reason(error), "queue")])
-        return self._queue.events(job)
-
-    def _attempt(self, job: Job, do: Callable[[Work], Any], request: Request) -> None:
-        """Do a job and tell how it ended."""
         notes: list[str] = []
 
-        def tell(event: Event) -> None:
+        def hear(event: Event) -> None:
             for watcher in self._watchers:
                 try:
                     watcher(job.id, job.user, request, event)
                 except Exception as error:  # the picture is drawn: it must reach its user
                     log.warning("an event was not kept", exc_info=True)
                     notes.append(reason(error))
-            job.tell(event)
 
-        work = Work(self.models, user=job.user, tell=tell, stop=job.stop)
+        job = Job(user, lambda job: self._attempt(job, do, request, notes), hear)
+        try:
+            self._queue.put(job)
+        except T2XError as error:
+            return iter([Failed(reason(error), "queue")])
+        return self._queue.events(job)
+
+    def _attempt(
+        self, job: Job, do: Callable[[Work], Any], request: Request, notes: Sequence[str]
+    ) -> None:
+        """Do a job and tell how it ended; ``notes`` come from the watchers."""
+        work = Work(self.models, user=job.user, tell=job.tell, stop=job.stop)
         begun = time.perf_counter()
         try:
             answer = do(work)

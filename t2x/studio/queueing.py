@@ -20,10 +20,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Job:
-    """One request of one user; ``run`` does it and tells its events, the last one too."""
+    """One request of one user; ``run`` does it and tells its events, the last one too. ``hear``
+    gets each event but ``Waiting`` before whoever reads does, and must raise nothing."""
 
     user: str
     run: Callable[[Job], None]
+    hear: Callable[[Event], None] = lambda event: None
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -35,6 +37,8 @@ class Job:
             return
         if isinstance(event, LAST):
             self.ended.set()
+        if not isinstance(event, Waiting):  # that is the queue's, told under its lock
+            self.hear(event)
         self._inbox.put(event)
 
     def next(self) -> Event:
@@ -109,26 +113,32 @@ class JobQueue:
         One that waits ends at once."""
         with self._changed:
             found = [job for job in self._jobs if job.id == job_id and user in (None, job.user)]
-            for job in found:
-                job.stop.set()
-                if job is not self._running:
-                    self._leave(job)
-                    job.tell(Cancelled())
+            left = self._stop(found)
+        for job in left:
+            job.tell(Cancelled())
         return bool(found)
 
     def close(self) -> None:
         """Cancel everything and end the thread."""
         with self._changed:
             self._closed = True
-            for job in list(self._jobs):
-                job.stop.set()
-                if job is not self._running:
-                    self._leave(job)
-                    job.tell(Cancelled())
+            left = self._stop(list(self._jobs))
             self._changed.notify_all()
             thread = self._thread
+        for job in left:
+            job.tell(Cancelled())
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+    def _stop(self, jobs: list[Job]) -> list[Job]:
+        """Stop jobs, and take those out that only wait: to be told, without the lock, that they
+        ended."""
+        for job in jobs:
+            job.stop.set()
+        waiting = [job for job in jobs if job is not self._running]
+        for job in waiting:
+            self._leave(job)
+        return waiting
 
     def _leave(self, job: Job) -> None:
         """Take a job out, and tell those behind it their new place."""

@@ -235,6 +235,39 @@ def test_a_generator_without_steps_stops_between_pictures(make_studio, held):
     assert isinstance(list(studio.run(ASKED))[-1], Finished)
 
 
+def test_watchers_hear_how_each_job_ended_once(make_studio, held):
+    studio = make_studio(generator=held)
+    heard: dict[str, list[type]] = {}
+    studio.listen(lambda job, user, request, event: heard.setdefault(user, []).append(type(event)))
+
+    def fails(work):
+        raise T2XError("it can't be done")
+
+    running = studio.run(ASKED, user="running")
+    stopped, left = studio.run(ASKED, user="stopped"), studio.run(ASKED, user="left")
+    next(left)
+    failing = studio.run(TaskRequest("fail", fails), user="failing")
+    held.began.wait(60)
+    studio.cancel(next(stopped).job)
+    left.close()
+    assert heard["stopped"] == heard["left"] == [Cancelled]  # before the first job is done
+    held.gate.set()
+    last = [type(list(events)[-1]) for events in (running, failing)]
+    assert last == [Finished, Failed] == [heard["running"][-1], heard["failing"][-1]]
+    assert all(sum(kind in LAST for kind in kinds) == 1 for kinds in heard.values())
+
+
+def test_a_watcher_that_fails_at_the_end_takes_nothing_along(make_studio):
+    studio = make_studio()
+
+    def full(job, user, request, event):
+        raise OSError("the disk is full")
+
+    studio.listen(full)
+    events = list(studio.run(ASKED))
+    assert isinstance(events[-1], Finished) and "the disk is full" in events[-1].entry.notes
+
+
 # ---- models that are missing ---------------------------------------------------------------------
 
 
