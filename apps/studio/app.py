@@ -14,8 +14,9 @@ from t2x.studio.history import History
 from t2x.studio.preferences import TASTE, Tastes
 
 from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
-from .desk import Desk, new_guest, user_of
+from .desk import FAST, Desk, new_guest, user_of
 from .endpoints import add_endpoints
+from .region import region_box
 
 if TYPE_CHECKING:
     from t2x.studio.engine import Studio
@@ -42,6 +43,8 @@ def build(studio: Studio, *, home: Path) -> gr.Blocks:
     ) as page:
         guest = gr.BrowserState(None, storage_key="t2x-studio-guest", secret=_page_secret(home))
         page.load(_keep_guest, guest, guest, queue=False, api_visibility="private")
+        script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+        page.load(None, None, None, js=script, **FAST)
         # Whatever stands between the tabs would count as one of them.
         tabs = gr.Tabs(elem_id="tabs", render=False)
         desk = _desk(studio, home, guest, tabs)
@@ -117,17 +120,20 @@ def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> 
             render=False,
             elem_id="edit-picture",
             label="Picture",
-            type="pil",
-            image_mode="RGB",
+            type="filepath",
+            image_mode=None,
+            format="png",  # of pixels that are handed over: no pixel may change on the way
             sources=["upload", "clipboard"],
             height=300,
         ),
         edit_shows=gr.Textbox(
             render=False,
             elem_id="edit-shows",
-            label="What the picture shows",
+            label="What the picture shows (source prompt)",
             placeholder="a red cat and a dog",
         ),
+        edit_region=region_box(),
+        edit_wanted=gr.State(""),
         picked=gr.State(None),
         picked_tools=gr.Row(render=False, elem_id="picked-tools", elem_classes="tools"),
     )

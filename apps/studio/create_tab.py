@@ -5,14 +5,22 @@ rewards say, and rewards that steer while it is drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
 
 from t2x.errors import T2XError
 from t2x.studio.events import Event, Rewritten, Waiting
-from t2x.studio.requests import BestOfRequest, CompareRequest, GuideRequest, Request
+from t2x.studio.requests import (
+    BestOfRequest,
+    CompareRequest,
+    EditRequest,
+    GuideRequest,
+    Request,
+    TaskRequest,
+)
+from t2x.studio.state import StudioState
 
 from .album import Album
 from .desk import FAST, QUIET, Desk, user_of
@@ -23,7 +31,7 @@ from .stage import Show, Stage, pictures_area, wire_stage
 from .taste_buttons import pair_buttons, thumb_buttons
 from .words import rewrite_html
 
-__all__ = ["tab"]
+__all__ = ["CreatePage", "tab"]
 
 EXAMPLES = (
     "two kittens to the left of a crimson slice of pizza",
@@ -35,7 +43,7 @@ MODES = {"Compare": "compare", "Best of many": "best_of", "Steer": "guide"}
 
 
 @dataclass
-class _Page:
+class CreatePage:
     """The components of the tab."""
 
     mode: gr.Radio
@@ -53,6 +61,39 @@ class _Page:
     again: gr.Button
     fresh: gr.Button
     stage: Stage
+
+    @property
+    def form(self) -> list[Any]:
+        """What ``filled`` changes, beside the desk's own boxes."""
+        said = [self.mode, self.rewrite, self.own, self.own_row, self.stage.status]
+        return [*said, *self.settings.filled_boxes, *self.guidance.outputs]
+
+    def filled(self, request: Request, state: StudioState) -> dict[Any, Any]:
+        """The boxes such that they ask for what ``request`` does, as far as the form has boxes and
+        the generator that is loaded takes it. Raises T2XError for more than they hold."""
+        assert not isinstance(request, EditRequest | TaskRequest)
+        facts, sampling, own = state.generator.facts, request.sampling, request.text
+        if facts.get("modality") != "video":
+            sampling = replace(sampling, num_frames=None)
+        negative = request.negative if facts.get("negative", True) else ""
+        return {
+            self.mode: "guide" if isinstance(request, GuideRequest) else "compare",
+            self.rewrite: request.rewrite or own is not None,
+            self.own: own or "",
+            self.own_row: gr.Row(visible=own is not None),
+            self.stage.status: _left_out(request) if isinstance(request, GuideRequest) else "",
+            **self.settings.filled(sampling, negative),
+            **self.guidance.filled(request),
+        }
+
+
+def _left_out(request: GuideRequest) -> str:
+    """A line about what the recipe sets and the form does not show."""
+    extra = {**request.options, **({"three_way": request.three_way} if request.three_way else {})}
+    if not extra:
+        return ""
+    told = ", ".join(f"{name}={value}" for name, value in extra.items())
+    return note_line(f"The recipe also sets {told}; Draw again, in the history, keeps it.")
 
 
 def tab(desk: Desk) -> None:
@@ -73,7 +114,7 @@ def tab(desk: Desk) -> None:
     )
 
 
-def _layout(desk: Desk) -> _Page:
+def _layout(desk: Desk) -> CreatePage:
     parts: dict[str, Any] = {}
     with gr.Row(elem_id="box", elem_classes="box"):
         desk.prompt.render()
@@ -116,7 +157,8 @@ def _layout(desk: Desk) -> _Page:
     parts["stage"] = pictures_area(
         desk, prefix="", draw=draw, stop=stop, status=status, tools=tools
     )
-    return _Page(**parts)
+    page = desk.create = CreatePage(**parts)
+    return page
 
 
 def _layout_own(parts: dict[str, Any]) -> None:
@@ -135,7 +177,7 @@ def _layout_own(parts: dict[str, Any]) -> None:
         )
 
 
-def _request(page: _Page, desk: Desk, given: Mapping[Any, Any], own: str | None) -> Request:
+def _request(page: CreatePage, desk: Desk, given: Mapping[Any, Any], own: str | None) -> Request:
     """What the page asks for. Raises T2XError for a box that says nothing usable."""
     panel = page.settings
     seed = given[desk.seed]
@@ -162,7 +204,7 @@ def _request(page: _Page, desk: Desk, given: Mapping[Any, Any], own: str | None)
 # ---- wiring -------------------------------------------------------------------------------------
 
 
-def _wire_drawing(desk: Desk, page: _Page, pairs: Mapping[str, Any]) -> None:
+def _wire_drawing(desk: Desk, page: CreatePage, pairs: Mapping[str, Any]) -> None:
     """``pairs``: what is done when pictures are there."""
     stage = page.stage
     inputs = {desk.prompt, desk.seed, desk.guest, page.mode, page.rewrite, page.own, stage.album}
@@ -208,7 +250,7 @@ def _wire_drawing(desk: Desk, page: _Page, pairs: Mapping[str, Any]) -> None:
         taken.then(draw, **job).then(**pairs)
 
 
-def _no_words(page: _Page) -> dict[Any, Any]:
+def _no_words(page: CreatePage) -> dict[Any, Any]:
     return {
         page.start: gr.Column(visible=False),
         page.words: gr.HTML("", visible=False),
@@ -218,7 +260,7 @@ def _no_words(page: _Page) -> dict[Any, Any]:
     }
 
 
-def _words(page: _Page, album: Album, event: Event) -> dict[Any, Any]:
+def _words(page: CreatePage, album: Album, event: Event) -> dict[Any, Any]:
     """The panel of the rewrite, when it is there; gone when a job begins."""
     if isinstance(event, Waiting):
         return _no_words(page)
@@ -234,7 +276,7 @@ def _words(page: _Page, album: Album, event: Event) -> dict[Any, Any]:
     }
 
 
-def _wire_words(desk: Desk, page: _Page) -> None:
+def _wire_words(desk: Desk, page: CreatePage) -> None:
     page.use.click(
         lambda album: gr.skip() if album is None or album.rewrite is None else album.rewrite.text,
         page.stage.album,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,19 @@ import gradio as gr
 
 from t2x.studio.events import Event, Waiting
 
+from .region import region_text
+
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from t2x.studio.batches import Batches
     from t2x.studio.engine import Studio
     from t2x.studio.history import History
     from t2x.studio.preferences import Tastes
     from t2x.studio.requests import Request
 
-    from .settings_panel import SettingsPanel
+    from .create_tab import CreatePage
+    from .edit_tab import EditPage
 
 # How events of the page are wired: without gradio's spinners, and hidden from its API. What answers
 # at once passes gradio's queue by.
@@ -68,15 +73,16 @@ class Desk:
     ``studio`` does the work; ``home`` is the folder of ``history``, ``tastes`` and ``batches``.
     ``guest`` is the browser's id (an input of each handler that needs a user:
     ``user_of(guest, request)``).
-    ``prompt`` and ``seed`` are the Create tab's boxes, ``edit_picture`` the Edit tab's picture and
-    ``edit_shows`` the words for what it shows:
-    a tab hands something over by having them among its outputs, with ``open_tab(name)`` for
-    ``tabs``. They are rendered by the tab they belong to.
+    ``prompt`` and ``seed`` are the Create tab's boxes: a tab hands something over by having them
+    among its outputs, with ``open_tab(name)`` for ``tabs``. ``edit_picture`` (a path, so that the
+    recipe inside stays readable), ``edit_shows`` (words for what it shows), ``edit_region`` and
+    ``edit_wanted`` (digest of the picture that a recipe asks for and nobody has) are the Edit
+    tab's, filled by ``to_edit``. They are rendered by the tab they belong to.
 
     ``picked`` holds the path of the picture that is selected on the Create tab, a PNG with its
     recipe, or None; ``picked_tools`` is the row of buttons below it, to which other tabs may add
-    (``with desk.picked_tools:``). ``settings`` are its boxes of size, steps and the like, once it
-    is laid out.
+    (``with desk.picked_tools:``). ``create`` and ``edit`` are the two forms, once they are laid out
+    (``filling.filled``).
     """
 
     studio: Studio
@@ -90,15 +96,35 @@ class Desk:
     seed: gr.Number
     edit_picture: gr.Image
     edit_shows: gr.Textbox
+    edit_region: gr.HTML
+    edit_wanted: gr.State
     picked: gr.State
     picked_tools: gr.Row
-    settings: SettingsPanel | None = None
+    create: CreatePage | None = None
+    edit: EditPage | None = None
     _jobs: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def open_tab(name: str) -> gr.Tabs:
         """Update for ``tabs``: "create", "edit", "ask", "history" or "batch" comes to the front."""
         return gr.Tabs(selected=name)
+
+    @property
+    def handed(self) -> list[Any]:
+        """What ``to_edit`` changes."""
+        return [self.edit_picture, self.edit_shows, self.edit_region, self.edit_wanted, self.tabs]
+
+    def to_edit(
+        self,
+        picture: Image | str | None,
+        shows: str,
+        *,
+        region: Sequence[float] | None = None,
+        wanted: str = "",
+    ) -> dict[Any, Any]:
+        """Updates that hand a picture, pixels or a path, over to the Edit tab and open it."""
+        values = [picture, shows, region_text(region), wanted, self.open_tab("edit")]
+        return dict(zip(self.handed, values, strict=True))
 
     def run(self, request: Request, *, user: str, page: str) -> Iterator[Event]:
         """Do a job and give its events. ``page`` names what shows it (``page_of``) for ``stop``;

@@ -28,7 +28,7 @@ from t2x.studio.requests import (
 )
 
 from .album import Album
-from .desk import Desk, page_of
+from .desk import Desk, page_of, user_of
 
 if TYPE_CHECKING:
     from t2x.studio.work import Work
@@ -338,9 +338,7 @@ class _Calls:
 
     def _finish(self, asked: Request, request: gr.Request) -> Entry:
         """Do a job to its end. Raises gr.Error with what went wrong."""
-        session = str(request.session_hash)
-        user = f"user-{request.username}" if request.username else f"api-{session}"
-        events = self._desk.studio.run(asked, user=user)
+        events = self._desk.studio.run(asked, user=user_of(None, request))
         for event in self._desk.follow(events, page=page_of(request, f"call-{id(events)}")):
             if isinstance(event, Finished):
                 return event.entry

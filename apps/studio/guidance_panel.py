@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
+from t2x.errors import T2XError
 from t2x.guidance.recipe import MODES
+from t2x.studio.requests import GuideRequest, Request
 
 from .desk import FAST
 from .settings_panel import optional_number, reward_choices, typed
 
-__all__ = ["GuidancePanel", "guidance_panel"]
+__all__ = ["GuidancePanel", "RewardRows", "guidance_panel", "reward_rows"]
 
+_MOST = 3.0  # of a weight, on its slider
 _START = (("questions", 1.0), ("clip", 0.3), ("", 0.3))
 _TITLES = {
     "E": "Decoder",
@@ -28,19 +31,16 @@ _TITLES = {
 
 
 @dataclass
-class GuidancePanel:
-    """The components; their values come back through ``weights``."""
+class RewardRows:
+    """Rewards that steer, each with its weight; their values come back through ``weights``."""
 
-    group: gr.Group
     names: list[gr.Dropdown]
     amounts: list[gr.Slider]
-    mode: gr.Radio
-    budget: gr.Textbox
 
     @property
     def inputs(self) -> set[Any]:
         """What a handler needs to steer."""
-        return {*self.names, *self.amounts, self.mode, self.budget}
+        return {*self.names, *self.amounts}
 
     def weights(self, given: Mapping[Any, Any]) -> dict[str, float]:
         """Weight of each reward that is chosen; of one that is chosen twice the sum."""
@@ -50,42 +50,96 @@ class GuidancePanel:
                 found[given[name]] = found.get(given[name], 0.0) + float(given[amount])
         return found
 
+    def filled(self, weights: Mapping[str, float]) -> dict[Any, Any]:
+        """Updates after which ``weights`` gives the same back. Raises T2XError for more rewards
+        than there are rows."""
+        if len(weights) > len(self.names):
+            raise T2XError(
+                f"the recipe steers by {len(weights)} rewards, and the form takes "
+                f"{len(self.names)}; draw it again from the history"
+            )
+        rows = [*weights.items(), *[("", 0.3)] * (len(self.names) - len(weights))]
+        changes: dict[Any, Any] = {}
+        for name, amount, (reward, weight) in zip(self.names, self.amounts, rows, strict=True):
+            changes[name] = gr.Dropdown(_choices([reward] if reward else []), value=reward)
+            changes[amount] = gr.Slider(
+                value=weight, minimum=min(0, weight), maximum=max(_MOST, weight)
+            )
+        return changes
+
+
+@dataclass
+class GuidancePanel:
+    """The components; their values come back through ``asked``."""
+
+    group: gr.Group
+    rows: RewardRows
+    mode: gr.Radio
+    budget: gr.Textbox
+
+    @property
+    def inputs(self) -> set[Any]:
+        """What a handler needs to steer."""
+        return self.rows.inputs | {self.mode, self.budget}
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What ``filled`` changes."""
+        return [*self.rows.names, *self.rows.amounts, self.mode, self.budget, self.group]
+
     def asked(self, given: Mapping[Any, Any]) -> dict[str, Any]:
         """The fields of a ``GuideRequest`` that this panel decides. Raises T2XError."""
         budget = typed(given[self.budget], "budget")
         return {
-            "weights": self.weights(given),
+            "weights": self.rows.weights(given),
             "mode": given[self.mode],
             "budget": None if budget is None else int(budget),
         }
 
+    def filled(self, request: Request) -> dict[Any, Any]:
+        """Updates after which ``asked`` gives the same back; the panel is shown if the request
+        steers. Raises T2XError for one that the panel has no room for."""
+        if not isinstance(request, GuideRequest):
+            return {self.group: gr.Group(visible=False)}
+        return {
+            **self.rows.filled(request.weights),
+            self.mode: gr.Radio(value=request.mode, info=_help(request.mode)),
+            self.budget: "" if request.budget is None else str(request.budget),
+            self.group: gr.Group(visible=True),
+        }
+
+
+def _choices(more: list[str]) -> list[tuple[str, str]]:
+    known = [name for name, _ in _START if name]
+    return [("none", ""), *reward_choices(list(dict.fromkeys([*more, *known])))]
+
+
+def reward_rows(start: Sequence[tuple[str, float]], *, prefix: str) -> RewardRows:
+    """Lay out a row for each reward that may steer, from which ones and weights; ``prefix`` begins
+    their ids."""
+    names, amounts = [], []
+    with gr.Row(elem_classes="fields rewards"):
+        for number, (name, weight) in enumerate(start, 1):
+            with gr.Row(elem_classes="reward-row"):
+                names.append(
+                    gr.Dropdown(
+                        _choices([]), value=name, label=f"Reward {number}", min_width=130,
+                        elem_id=f"{prefix}reward-{number}",
+                    )
+                )  # fmt: skip
+                amounts.append(
+                    gr.Slider(
+                        0, _MOST, weight, step=0.05, label="Weight", min_width=130,
+                        elem_id=f"{prefix}weight-{number}",
+                    )
+                )  # fmt: skip
+    return RewardRows(names, amounts)
+
 
 def guidance_panel(*, visible: bool = False) -> GuidancePanel:
     """Lay the panel out."""
-    names, amounts = [], []
     with gr.Group(visible=visible, elem_id="guidance", elem_classes="panel") as group:
-        with gr.Row(elem_classes="fields rewards"):
-            for number, (name, weight) in enumerate(_START, 1):
-                with gr.Column(min_width=220):
-                    choices = reward_choices([n for n, _ in _START if n])
-                    names.append(
-                        gr.Dropdown(
-                            [("none", ""), *choices],
-                            value=name,
-                            label=f"Reward {number}",
-                            elem_id=f"steer-reward-{number}",
-                        )
-                    )
-                    amounts.append(
-                        gr.Slider(
-                            0,
-                            3,
-                            weight,
-                            step=0.05,
-                            label="Weight",
-                            elem_id=f"steer-weight-{number}",
-                        )
-                    )
+        rows = reward_rows(_START, prefix="steer-")
         with gr.Row(elem_classes="fields"):
             mode = gr.Radio(
                 [(_TITLES.get(name, name), name) for name in MODES],
@@ -110,7 +164,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
             mode,
             **FAST,
         )
-    return GuidancePanel(group, names, amounts, mode, budget)
+    return GuidancePanel(group, rows, mode, budget)
 
 
 def _help(name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from t2x.studio.events import Cancelled, Drawn, Failed, Finished
 from t2x.studio.history import Kept
 from t2x.studio.history_zip import json_beside
 from t2x.studio.recipes import Recipe
-from t2x.studio.redrawing import draw_again, request_of
-from t2x.studio.requests import EditRequest, Sampling, TaskRequest
+from t2x.studio.redrawing import draw_again
 from t2x.studio.uploads import read_dropped
 
 from .bars import ARMS, number
 from .desk import FAST, QUIET, Desk, page_of, user_of
+from .filling import filled, form_boxes
 from .history_parts import HistoryParts, forget_copies, listed
 from .live import Pace, note_line, status_line
 
@@ -131,23 +130,6 @@ def _source(desk: Desk, recipe: Recipe, user: str) -> Image.Image | None:
     return desk.history.source(user, digest) if digest else None
 
 
-def _filled(desk: Desk, recipe: Recipe) -> dict[Any, Any]:
-    """The Create tab's boxes as the recipe has them. Of an edit they are left to the model: its
-    numbers belong to another method. Raises T2XError for a damaged recipe."""
-    changes: dict[Any, Any] = {desk.prompt: recipe.prompt, desk.seed: recipe.seed}
-    if desk.settings is None:
-        return changes
-    sampling, negative = Sampling(), ""
-    if recipe.kind != "edit":
-        asked = request_of(recipe)
-        if not isinstance(asked, EditRequest | TaskRequest):
-            sampling, negative = asked.sampling, asked.negative
-    facts = desk.studio.state().generator.facts
-    if facts.get("modality") != "video":
-        sampling = replace(sampling, num_frames=None)
-    return changes | desk.settings.filled(sampling, negative if facts.get("negative", True) else "")
-
-
 def _drawn_again(
     desk: Desk, parts: HistoryParts, picked: Any, user: str, *, page: str
 ) -> Iterator[dict[Any, Any]]:
@@ -188,23 +170,21 @@ def _wire_doing(desk: Desk, parts: HistoryParts) -> None:
             picture, recipe = _loaded(desk, picked, user_of(guest, request))
         except T2XError as error:
             return {parts.status: note_line(str(error), problem=True)}
-        text = "" if recipe is None else recipe.text
-        return {desk.edit_picture: picture, desk.edit_shows: text, desk.tabs: desk.open_tab("edit")}
+        return desk.to_edit(picture, "" if recipe is None else recipe.text)
 
-    given = [desk.edit_picture, desk.edit_shows, desk.tabs, parts.status]
-    parts.edit.click(hand_over, one, given, **FAST)
+    parts.edit.click(hand_over, one, [*desk.handed, parts.status], **FAST)
 
     def fill(picked: Any, guest: Any, request: gr.Request) -> Any:
         try:
-            _, recipe = _loaded(desk, picked, user_of(guest, request))
+            user = user_of(guest, request)
+            _, recipe = _loaded(desk, picked, user)
             if recipe is None:
                 return {parts.status: gr.skip()}
-            return _filled(desk, recipe) | {desk.tabs: desk.open_tab("create")}
+            return filled(desk, recipe, user=user)
         except T2XError as error:
             return {parts.status: note_line(str(error), problem=True)}
 
-    filled = [*_filled(desk, Recipe("", "")), desk.tabs, parts.status]
-    parts.form.click(fill, one, filled, **FAST)
+    parts.form.click(fill, one, [*form_boxes(desk), parts.status], **FAST)
 
 
 def _wire_keeping(desk: Desk, parts: HistoryParts) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from PIL import Image
 
 from t2x.evaluation.html import escaped
 
@@ -98,18 +98,14 @@ def wire_picked(
     for gallery, side in galleries.items():
         gallery.select(selecting(side), album, picked.outputs, **FAST)
 
-    def hand_over(path: str | None, shows: str) -> list[Any]:
-        if not path:
-            return [gr.skip()] * 3
-        try:
-            with Image.open(path) as picture:
-                return [picture.convert("RGB"), shows, desk.open_tab("edit")]
-        except OSError:  # another job has begun meanwhile
-            return [gr.skip()] * 3
+    def hand_over(path: str | None, shows: str) -> dict[Any, Any]:
+        if not path or not Path(path).is_file():  # another job has begun meanwhile
+            return {desk.tabs: gr.skip()}
+        return desk.to_edit(path, shows)
 
     picked.edit.click(
         hand_over,
         [picked.path, picked.shows],
-        [desk.edit_picture, desk.edit_shows, desk.tabs],
+        desk.handed,
         **FAST,
     )

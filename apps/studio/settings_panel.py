@@ -68,6 +68,11 @@ class SettingsPanel:
             num_frames=_whole(typed(given[self.frames], "frames")),
         )
 
+    @property
+    def filled_boxes(self) -> list[Any]:
+        """What ``filled`` changes."""
+        return [self.height, self.width, self.steps, self.scale, self.frames, self.negative]
+
     def filled(self, sampling: Sampling, negative: str) -> dict[Any, Any]:
         """Updates after which ``sampling`` gives the same back; what it leaves to the model becomes
         an empty box."""
@@ -113,7 +118,7 @@ def settings_panel(desk: Desk) -> SettingsPanel:
             label="Must not show", elem_id="negative", placeholder="a dog", max_lines=3
         )
         shown = gr.HTML(state_html(state), elem_id="models-state")
-    panel = desk.settings = SettingsPanel(
+    return SettingsPanel(
         generator=generator,
         rewriter=rewriter,
         load=load,
@@ -127,7 +132,6 @@ def settings_panel(desk: Desk) -> SettingsPanel:
         negative=negative,
         state=shown,
     )
-    return panel
 
 
 def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:

@@ -205,7 +205,8 @@ class Show:
         shown = gr.Gallery(
             self.album.gallery(arm), columns=self._columns(), visible=True, selected_index=None
         )
-        title = f'<h3 class="arm">{escaped(self.album.arm_title(arm))}</h3>'
+        words = escaped(str(event.recipe.get("text", "")))  # page.js names the pictures by them
+        title = f'<h3 class="arm" data-words="{words}">{escaped(self.album.arm_title(arm))}</h3>'
         if self.sides and arm == self.sides[1]:
             return {
                 stage.right: shown,

@@ -10,7 +10,7 @@ import re
 from t2x.evaluation.html import escaped
 from t2x.types import Check, Rewrite
 
-__all__ = ["checks_html", "marked", "rewrite_html", "verdict"]
+__all__ = ["METHODS", "checks_html", "marked", "rewrite_html", "verdict"]
 
 _WORD = re.compile(r"(\w+(?:['’-]\w+)*|[^\w\s]|^\s+)(\s*)")
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)|</?answer>", re.DOTALL)
@@ -32,6 +32,11 @@ _KEEPS = {
     "harmless": "harmless",
     "fits_budget": "read to its end",
     "original_fits_budget": "your words read to their end",
+}
+METHODS = {  # of editing
+    "flowedit": "FlowEdit: follow the difference of the words",
+    "sdedit": "SDEdit: draw again from part of the way",
+    "rewardflow": "RewardFlow: rewards steer",
 }
 _STATUS = {
     "accepted": ("Rewritten", "good"),

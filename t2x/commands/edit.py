@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from t2x.commands.console import check_prompts, parse_size, print_json, print_table
-from t2x.errors import T2XError
 from t2x.files import made_folder
 from t2x.plain import plain
 from t2x.studio.recipes import Recipe, chunks, generator_facts
@@ -85,6 +84,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     from t2x.guidance.edit_plans import (
         chosen_method,
         edit_config,
+        parsed_box,
         region_mask,
         resized,
         target_text,
@@ -109,7 +109,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
             "tether": tether,
         },
     )
-    box = None if region is None else _box(region)
+    box = None if region is None else parsed_box(region)
     from t2x.registry import check_names, load_generator, load_reward
 
     check_names("rewards", config.guidance.rewards if config.guidance else ())
@@ -161,18 +161,6 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     recipes = [replace(recipe, seed=n, batch=b) for n, b in zip(seeds, together, strict=True)]
     rows = _saved(media, after, [facts | {"seed": n} for n in seeds], recipes, folder)
     _show(rows, as_json=as_json)
-
-
-def _box(text: str) -> tuple[float, float, float, float]:
-    from t2x.guidance.edit_plans import checked_box
-
-    try:
-        box = [float(part) for part in text.split(",")]
-    except ValueError:
-        box = []
-    if len(box) != 4:
-        raise T2XError(f"a region is LEFT,TOP,RIGHT,BOTTOM in 0 to 1, like 0,0,0.5,1; got {text!r}")
-    return checked_box(box)
 
 
 def _saved(

@@ -21,6 +21,7 @@ __all__ = [
     "checked_box",
     "chosen_method",
     "edit_config",
+    "parsed_box",
     "region_mask",
     "resized",
     "target_text",
@@ -98,6 +99,19 @@ def checked_box(box: Sequence[float]) -> tuple[float, float, float, float]:
         said = ",".join(f"{value:g}" for value in box)
         raise T2XError(f"a region is LEFT,TOP,RIGHT,BOTTOM in 0 to 1, like 0,0,0.5,1; got {said}")
     return left, top, right, bottom
+
+
+def parsed_box(text: str) -> tuple[float, float, float, float]:
+    """The box of a text like "0,0,0.5,1". Raises T2XError for anything else."""
+    try:
+        box = [float(part) for part in text.split(",")]
+    except ValueError:
+        box = []
+    if len(box) != 4:
+        raise T2XError(
+            f"a region is LEFT,TOP,RIGHT,BOTTOM in 0 to 1, like 0,0,0.5,1; got {text[:40]!r}"
+        )
+    return checked_box(box)
 
 
 def region_mask(box: tuple[float, float, float, float], media: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
-from t2x.studio.comparing import asked_rewards
+from t2x.studio.changes import measured_change
 from t2x.studio.drawing import Brush, Shot, call_of, own_pixels
-from t2x.studio.guiding import THUMBNAIL, StepTeller, steering_rewards
+from t2x.studio.guiding import THUMBNAIL, StepTeller, steered_names, steering_rewards
 from t2x.studio.scoring import score_pictures
 from t2x.types import Context
 
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 _LEAST_MULTIPLE = 8  # of the sides of pictures; what any pipeline asks for
 
-__all__ = ["edit", "fitted_size"]
+__all__ = ["check_plan", "edit", "edits_itself", "fitted_size", "nearest_size", "size_facts"]
+
+
+def check_plan(request: EditRequest) -> None:
+    """Raise T2XError for an edit of which a text-to-image model could make nothing: words that say
+    nothing, or a method without what it needs. Needs no model."""
+    _target(request)
+    _config(request)
 
 
 def edit(work: Work, request: EditRequest) -> None:
@@ -35,7 +42,7 @@ def edit(work: Work, request: EditRequest) -> None:
     brush = Brush(work, request, request.sampling, total=request.num)
     generator = _editor(brush.generator)
     source = _fitted(request, generator)
-    own = _edits_itself(generator)
+    own = edits_itself(generator.pipeline)
     target = request.instruction if own and request.instruction.strip() else _target(request)
     rewards: list[RewardModel] = []
     config = None if own else _config(request)
@@ -46,7 +53,8 @@ def edit(work: Work, request: EditRequest) -> None:
     def edited(generator: Generator, shot: Shot) -> tuple[Tensor, Mapping[str, Any]]:
         if config is None:
             given = call_of(generator, shot, request.sampling) | {"size": None}
-            return generator.generate(**given, sources=source)[0], {}  # type: ignore[call-arg]
+            media = generator.generate(**given, sources=source)[0]  # type: ignore[call-arg]
+            return media, {"change": measured_change(source[0], media)}
         return _changed(work, brush, request, config, rewards, source, shot)
 
     brush.keep(Shot("source", 0, request.source_prompt, "", request.seed), source[0], counted=False)
@@ -54,7 +62,7 @@ def edit(work: Work, request: EditRequest) -> None:
         brush.paint(Shot("edited", index, target, "", request.seed + index), edited)
     score_pictures(
         work,
-        asked_rewards(work, request),
+        steered_names(work, request),
         target,
         brush.media,
         context=Context(source=source),
@@ -93,7 +101,8 @@ def _changed(
         rewards=rewards,
         observe=observe,
     )
-    return media[0], {"trace": traces[-1].sample(0)} if traces else {}
+    facts: dict[str, Any] = {"change": measured_change(source[0], media[0], request.region)}
+    return media[0], facts | ({"trace": traces[-1].sample(0)} if traces else {})
 
 
 def _editor(generator: Generator) -> DiffusionGenerator:
@@ -108,12 +117,12 @@ def _editor(generator: Generator) -> DiffusionGenerator:
     return generator
 
 
-def _edits_itself(generator: DiffusionGenerator) -> bool:
-    """Whether the pipeline takes a picture and an instruction (Kontext, Qwen-Image-Edit)."""
+def edits_itself(pipe: Any) -> bool:
+    """Whether a pipeline takes a picture and an instruction (Kontext, Qwen-Image-Edit)."""
     from t2x.generators.calls import default_arguments
     from t2x.generators.sources import needs_source
 
-    kind = type(generator.pipeline)
+    kind = type(pipe)
     return needs_source(kind, default_arguments(kind))
 
 
@@ -169,10 +178,21 @@ def fitted_size(
     pixels as the model's own pictures and sides that it takes."""
     if asked is not None:
         return asked[0], asked[1]
-    pixels = own_pixels(generator) or height * width
+    facts = size_facts(generator)
+    return nearest_size(height, width, **facts)
+
+
+def size_facts(generator: DiffusionGenerator) -> dict[str, int]:
+    """What decides the size of an edited picture: how many ``pixels`` the model's own pictures
+    have, 0 where it does not tell, and what number a side is a ``multiple`` of."""
     factor = int(getattr(generator.pipeline, "vae_scale_factor", 0) or 0)
-    multiple = max(_LEAST_MULTIPLE, 2 * factor)
-    scale = math.sqrt(pixels / (height * width))
+    return {"pixels": own_pixels(generator) or 0, "multiple": max(_LEAST_MULTIPLE, 2 * factor)}
+
+
+def nearest_size(height: int, width: int, *, pixels: int, multiple: int) -> tuple[int, int]:
+    """The size nearest to (height, width) in shape of about ``pixels``, as many as it has where
+    that is 0."""
+    scale = math.sqrt((pixels or height * width) / (height * width))
 
     def near(length: int) -> int:
         return max(1, round(length * scale / multiple)) * multiple

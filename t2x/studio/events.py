@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from t2x.guidance.trace import SampleTrace
+    from t2x.studio.changes import Change
     from t2x.studio.requests import Request
     from t2x.studio.state import StudioState
     from t2x.types import Rewrite
@@ -81,7 +82,8 @@ class Drawn:
     "edited". ``index`` counts inside the arm, from 0. ``picture``: RGB, 8 bits; of a video its
     middle frame. ``frames`` of a video, in order, at ``fps``; empty of a picture. ``recipe``: all
     that is needed to draw it again, as JSON values (``t2x.studio.recipe_facts``). ``trace`` and
-    ``notes``: what guidance did, where there was any.
+    ``notes``: what guidance did, where there was any. ``change``: of an edited one, beside its
+    source.
     """
 
     arm: str
@@ -93,6 +95,7 @@ class Drawn:
     fps: int = 0
     trace: SampleTrace | None = field(default=None, compare=False)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    change: Change | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from t2x.guidance.recipe import GuidanceRecipe
     from t2x.guidance.trace import TracedCall, TracedStep
-    from t2x.studio.requests import GuideRequest
+    from t2x.studio.requests import EditRequest, GuideRequest
     from t2x.studio.work import Work
     from t2x.types import Generator, RewardModel
 
 THUMBNAIL = 96  # longest side, in pixels, of pictures of x0_hat
 
-__all__ = ["THUMBNAIL", "StepTeller", "guide", "steering_rewards"]
+__all__ = ["THUMBNAIL", "StepTeller", "guide", "steered_names", "steering_rewards"]
 
 
 def guide(work: Work, request: GuideRequest) -> None:
@@ -56,10 +56,7 @@ def guide(work: Work, request: GuideRequest) -> None:
         for arm in arms:
             shot = Shot(arm, index, text, negative, request.seed + index)
             brush.paint(shot, guided if arm == "guided" else None)
-    names = asked_rewards(work, request)
-    if request.rewards is None:
-        names = tuple(dict.fromkeys([*names, *request.weights]))
-    score_pictures(work, names, words_of(work, request.prompt), brush.media)
+    score_pictures(work, steered_names(work, request), words_of(work, request.prompt), brush.media)
 
 
 def _steered(
@@ -89,6 +86,15 @@ def _steered(
         context=Context(user=(work.user,)),
     )
     return media[0], {"trace": steered.traces[0], "notes": steered.notes[0]}
+
+
+def steered_names(work: Work, request: GuideRequest | EditRequest) -> tuple[str, ...]:
+    """What scores pictures that rewards steered: what is asked for, else the studio's choice and
+    what steers."""
+    names = asked_rewards(work, request)
+    if request.rewards is None:
+        names = tuple(dict.fromkeys([*names, *request.weights]))
+    return names
 
 
 @dataclass

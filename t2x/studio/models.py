@@ -358,6 +358,7 @@ def model_name(source: Any) -> str:
 
 def _generator_facts(generator: Any) -> dict[str, Any]:
     from t2x.generators.diffusion import DiffusionGenerator
+    from t2x.studio.editing import edits_itself, size_facts
 
     facts = {
         "model_id": generator.model_id,
@@ -368,6 +369,8 @@ def _generator_facts(generator: Any) -> dict[str, Any]:
     if diffusion:
         facts["settings"] = plain(generator.settings())
         facts["assumptions"] = list(generator.assumptions)
+        facts["instructed"] = edits_itself(generator.pipeline)
+        facts["edited_size"] = size_facts(generator)
     return facts | {"guided": diffusion, "edits": diffusion}
 
 

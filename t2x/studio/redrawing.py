@@ -31,23 +31,27 @@ if TYPE_CHECKING:
     from t2x.studio.work import Work
     from t2x.types import Generator
 
-__all__ = ["draw_again", "request_of"]
+__all__ = ["draw_again", "form_request", "request_of"]
 
 _FORM = ("steps", "guidance_scale", "num_frames")
 
 
 def request_of(recipe: Recipe, *, picture: Image | None = None) -> Request:
-    """The request that fills the form: draws the picture alone, without asking the rewriter.
+    """The request that draws the picture again, alone and without asking the rewriter.
 
     ``picture`` is what an edit starts from. Raises T2XError where that is missing, or another one.
     """
+    request = form_request(recipe, picture=picture)
+    _check_source(recipe, picture)
+    return request
+
+
+def form_request(recipe: Recipe, *, picture: Image | None = None) -> Request:
+    """The same for a form in which what an edit starts from may still be missing."""
     if recipe.request:
-        request = request_from_record(recipe.request, picture=picture)
-        _check_source(recipe, picture)
-        return request
+        return request_from_record(recipe.request, picture=picture)
     given: dict[str, Any] = {"seed": recipe.seed, "sampling": _sampling(recipe)}
     if recipe.kind == "edit":
-        _check_source(recipe, picture)
         return _edit(recipe, picture, given)
     text = recipe.text if recipe.text != recipe.prompt else None
     given |= {"prompt": recipe.prompt, "text": text, "negative": recipe.negative, "rewrite": False}

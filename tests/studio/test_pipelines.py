@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from PIL import Image
 
+from t2x.media import from_pil
 from t2x.studio import guiding
 from t2x.studio.events import Cancelled, Drawn, Failed, Finished, GuidanceStep, Progress
 from t2x.studio.requests import (
@@ -236,6 +238,22 @@ def test_lack_of_memory_inside_a_picture_leaves_the_weights_good(studio, evaluat
     assert isinstance(failed, Failed) and failed.cause == "memory", failed
     assert "smaller" in failed.message and "\n" not in failed.message
     assert pictures(list(studio.run(PLAIN))) == before
+
+
+@pytest.mark.parametrize("kind", ["flowedit", "sdedit", "rewardflow"])
+def test_an_edit_inside_a_box_keeps_the_rest_and_says_how_well(studio, kind):
+    region = (0.0, 0.0, 0.5, 1.0)
+    request = replace(JOBS[kind], region=region, rewards=None, num=1)
+    entry = list(studio.run(request))[-1].entry
+    source, edited = entry.pictures
+    boxed = edited.change
+    assert source.change is None and 0 < boxed.share <= 1 and boxed.map.size == (64, 64)
+    before, after = (from_pil([drawn.picture])[..., 32:] for drawn in (source, edited))
+    assert boxed.kept == pytest.approx(-10 * math.log10((before - after).square().mean()), 1e-4)
+    free = list(studio.run(replace(request, region=None)))[-1].entry.pictures[1]
+    assert free.picture != edited.picture and free.change.kept != boxed.kept
+    assert {scored.reward for scored in entry.scores} >= set(request.weights)
+    assert all(set(scored.values) == {"source", "edited"} for scored in entry.scores)
 
 
 def test_an_edit_shows_what_the_model_saw(studio):

@@ -64,7 +64,7 @@ def test_ten_bad_files_are_refused_in_words_and_the_page_lives_on(studio, visit,
         page.fill("#edit-instruction textarea", "make it blue")
         page.click("#edit-draw")
         page.wait_for_function(
-            "document.querySelector('#edit-status [role=alert], .toast-body.error') !== null"
+            "document.querySelector('#edit [role=alert], .toast-body.error') !== null"
         )
         shown = page.inner_text("body")
         assert "Traceback" not in shown and 'File "' not in shown, path.name

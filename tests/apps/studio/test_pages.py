@@ -13,7 +13,7 @@ from PIL import Image
 
 from t2x.errors import T2XError
 from t2x.studio.events import Cancelled, Drawn, Entry, Failed, Finished, Rewritten, Scored, Waiting
-from t2x.studio.requests import BestOfRequest, CompareRequest, EditRequest
+from t2x.studio.requests import BestOfRequest, CompareRequest, EditRequest, GuideRequest
 from t2x.types import Rewrite
 
 pytestmark = pytest.mark.extra("app")
@@ -102,24 +102,207 @@ def test_the_boxes_make_a_request(built: Any) -> None:
 
 def test_the_recipe_of_a_picture_fills_the_boxes(built: Any) -> None:
     from t2x.apps.studio.create_tab import _request
-    from t2x.apps.studio.history_picture import _filled
     from t2x.studio.recipes import Recipe
 
     desk, page, _ = built
     sampling = {"height": 96, "width": 64, "num_inference_steps": 7, "guidance_scale": 2.123456789}
     sampling["num_frames"] = 9  # what is loaded draws pictures
     recipe = Recipe("a cat", "one cat.", seed=5, negative="a dog", sampling=sampling)
-    full = boxes(desk, page) | _filled(desk, recipe)
+    full = values(boxes(desk, page) | fill(desk, recipe))
     found = _request(page, desk, full, None)
     assert (found.prompt, found.seed, found.negative) == ("a cat", 5, "a dog")
     kept = found.sampling
     assert (kept.size, kept.steps, kept.guidance_scale) == ((96, 64), 7, 2.123456789)
     assert kept.num_frames is None
     with pytest.raises(T2XError):
-        _filled(desk, Recipe("a", "a", request={"kind": "none"}))
-    bare = full | _filled(desk, Recipe("a bus", "a bus", kind="edit"))
-    after = _request(page, desk, bare, None)
-    assert (after.prompt, after.negative, after.sampling) == ("a bus", "", type(kept)())
+        fill(desk, Recipe("a", "a", request={"kind": "none"}))
+
+
+def fill(desk: Any, recipe: Any) -> dict[Any, Any]:
+    """What the form becomes by a recipe; nothing that was not told to the page."""
+    from t2x.apps.studio.filling import filled, form_boxes
+
+    changes = filled(desk, recipe, user="ada")
+    assert set(changes) <= set(form_boxes(desk))
+    return changes
+
+
+def values(changes: dict[Any, Any]) -> dict[Any, Any]:
+    """Updates as the values that a handler is given next."""
+    import gradio as gr
+
+    return {
+        part: new.value if isinstance(new, gr.blocks.Block) and hasattr(new, "value") else new
+        for part, new in changes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        GuideRequest("a cat", {"vqa": 2.0, "hps": -0.5}, "E+particles", 12, seed=4, rewrite=False),
+        GuideRequest("a cat", {"my.rewards:one": 7.25}, seed=4, rewrite=False),
+    ],
+)
+def test_the_recipe_of_a_steered_picture_fills_in_what_steers(built: Any, request_: Any) -> None:
+    from t2x.apps.studio.create_tab import _request
+    from t2x.studio.recipes import Recipe
+    from t2x.studio.requests import request_record
+
+    desk, page, _ = built
+    recipe = Recipe("a cat", "a cat", seed=4, request=request_record(request_))
+    changes = fill(desk, recipe)
+    assert changes[page.guidance.group].visible
+    found = _request(page, desk, values(boxes(desk, page) | changes), None)
+    assert isinstance(found, GuideRequest)
+    assert (found.weights, found.mode, found.budget, found.seed, found.rewrite) == (
+        request_.weights, request_.mode, request_.budget, 4, False,
+    )  # fmt: skip
+    plain = fill(desk, Recipe("a cat", "a cat"))
+    assert plain[page.mode] == "compare" and not plain[page.guidance.group].visible
+
+
+def test_a_recipe_that_the_form_has_no_room_for_says_so(built: Any) -> None:
+    from t2x.studio.recipes import Recipe
+    from t2x.studio.requests import request_record
+
+    many = GuideRequest("a", dict.fromkeys(["vqa", "hps", "clip", "align"], 1.0))
+    with pytest.raises(T2XError, match="4 rewards, and the form takes 3"):
+        fill(built[0], Recipe("a", "a", request=request_record(many)))
+    more = GuideRequest("a", {"vqa": 1.0}, options={"size": 0.3})
+    changes = fill(built[0], Recipe("a", "a", request=request_record(more)))
+    assert "also sets size=0.3" in changes[built[1].stage.status]
+
+
+# ---- the Edit tab -------------------------------------------------------------------------------
+
+
+def edit_boxes(built: Any, **changed: Any) -> dict[Any, Any]:
+    """Values of the Edit tab's boxes as they are at first, with some changed by id."""
+    desk, _, page = built
+    parts = {*page.boxes, *page.rows.inputs, desk.edit_picture, desk.edit_shows, desk.edit_region}
+    assert {name.replace("_", "-") for name in changed} <= {part.elem_id for part in parts}
+    return {part: changed.get(part.elem_id.replace("-", "_"), part.value) for part in parts}
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> str:
+    path = tmp_path / "bus.png"
+    Image.effect_noise((32, 24), 90).convert("RGB").save(path)
+    return str(path)
+
+
+def test_the_boxes_of_an_edit_make_a_request(built: Any, picture: str) -> None:
+    from t2x.apps.studio.edit_tab import _asked
+
+    desk, _, page = built
+    given = edit_boxes(
+        built, edit_picture=picture, edit_instruction="make the cat blue", edit_shows="a red cat",
+        edit_region="0.25,0,0.75,1", edit_method="rewardflow", edit_reward_1="vqa",
+        edit_weight_1=1.5, edit_steps="6", edit_strength="0.5", edit_tether="2", edit_num=2,
+        edit_seed=9,
+    )  # fmt: skip
+    found, lines = _asked(page, desk, given)
+    assert found is not None and found.picture.size == (32, 24) and lines[page.said] == ""
+    assert (found.instruction, found.source_prompt) == ("make the cat blue", "a red cat")
+    assert found.region == (0.25, 0, 0.75, 1) and found.weights == {"vqa": 1.5}
+    assert (found.method, found.sampling.steps) == ("rewardflow", 6)
+    assert (found.strength, found.tether, found.num, found.seed) == (0.5, 2.0, 2, 9)
+    without = given | {page.method: "sdedit", desk.edit_region: ""}
+    found, _ = _asked(page, desk, without)
+    assert found is not None and found.weights == {} and found.region is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"edit_instruction": ""}, "say what to change"),
+        ({"edit_instruction": "remove the dog"}, "tells of no"),
+        ({"edit_shows": ""}, "flowedit compares"),
+        ({"edit_region": "0.5,0,0.5,1"}, "a region is"),
+        ({"edit_steps": "many"}, "give a whole number"),
+        ({"edit_strength": "7"}, "strength is 7"),
+        ({"edit_height": "64"}, "give both, or none"),
+    ],
+)
+def test_an_edit_that_can_not_be_done_is_said_beside_the_box_and_loses_nothing(
+    built: Any, picture: str, changed: dict[str, Any], said: str
+) -> None:
+    from t2x.apps.studio.edit_tab import _asked
+
+    desk, _, page = built
+    good = {
+        "edit_picture": picture, "edit_instruction": "make the cat blue",
+        "edit_shows": "a red cat", "edit_method": "flowedit",
+    }  # fmt: skip
+    assert _asked(page, desk, edit_boxes(built, **good))[0] is not None
+    found, lines = _asked(page, desk, edit_boxes(built, **(good | changed)))
+    assert (
+        found is None
+        and said in lines[page.said].lower()
+        and set(lines) == {page.said, page.source.said}
+    )
+    found, lines = _asked(page, desk, edit_boxes(built, **(good | {"edit_picture": None})))
+    assert found is None and "begins with a picture" in lines[page.source.said]
+    assert lines[page.said] == ""
+
+
+EDIT = EditRequest(
+    None, "make the cat blue", "a red cat", method="rewardflow", weights={"clip": 0.25},
+    strength=0.6, tether=0.1, region=(1 / 3, 0.0, 1.0, 0.5), num=1, seed=5,
+)  # fmt: skip
+
+
+def test_the_recipe_of_an_edit_fills_in_its_source_too(built: Any, picture: str) -> None:
+    from t2x.apps.studio.edit_tab import _asked
+    from t2x.generators.sources import source_digest
+    from t2x.studio.recipes import Recipe
+    from t2x.studio.requests import request_record
+
+    desk, _, page = built
+    with Image.open(picture) as image:
+        source, digest = image.convert("RGB"), source_digest(image)
+    recipe = Recipe(
+        "a blue cat", "a blue cat", seed=5, kind="edit", request=request_record(EDIT),
+        source={"digest": digest},
+    )  # fmt: skip
+    missing = fill(desk, recipe)
+    assert missing[desk.edit_picture] is None and missing[desk.edit_wanted] == digest
+    assert "drop that picture here" in missing[page.source.said]
+    desk.history._keep_source(source, recipe, user="ada")
+    full = fill(desk, recipe)
+    assert full[desk.edit_wanted] == full[page.source.said] == ""
+    assert source_digest(full[desk.edit_picture]) == digest
+    given = values(edit_boxes(built) | full) | {desk.edit_picture: picture}
+    found, lines = _asked(page, desk, given)
+    assert found is not None, lines
+    assert request_record(found) == request_record(EDIT)
+
+
+def test_a_picture_that_is_dropped_is_known_again(built: Any, picture: str) -> None:
+    from t2x.apps.studio.edit_source import _recognised, sizes
+    from t2x.generators.sources import source_digest
+    from t2x.studio.state import ModelState, StudioState
+    from t2x.studio.uploads import read_dropped
+
+    found = read_dropped(picture)
+    assert "is the picture" in _recognised(found, source_digest(found.picture))
+    assert "is not the picture" in _recognised(found, "0" * 16) and _recognised(found, "") == ""
+    facts = {"edited_size": {"pixels": 64 * 64, "multiple": 8}}
+    state = StudioState(ModelState("m", "ready", "", facts), ModelState("none", "none"), (), 0)
+    own, drawn, said = sizes(found, state)
+    assert own == (24, 32) and drawn == (56, 72) and said == "32 × 24 pixels, edited as 72 × 56."
+
+
+def test_what_changed_and_what_was_kept_is_told() -> None:
+    from t2x.apps.studio.changed import changed_html
+    from t2x.studio.changes import Change
+
+    change = Change(0.125, 41.25, Image.new("RGB", (8, 8)))
+    html = changed_html([(3, change)], region=(0, 0, 0.5, 1))
+    assert "12 % of the pixels" in html and "outside the box 41.2 dB" in html and "seed 3" in html
+    whole = changed_html([(3, Change(1.0, math.nan, change.map))], region=None)
+    assert "dB" not in whole.split("figcaption")[1]
 
 
 def test_steering_asks_also_for_the_scores_of_what_steers(built: Any) -> None:
@@ -209,12 +392,14 @@ def test_the_rewrite_is_shown_when_it_comes(built: Any) -> None:
 
 
 def test_an_edit_tells_what_it_decided() -> None:
-    from t2x.apps.studio.edit_tab import decided_html
+    from t2x.apps.studio.changed import decided_html
 
     request = EditRequest(source_prompt="a red cat", instruction="make the cat <blue>")
-    html = decided_html(request, "a <blue> cat")
+    html = decided_html(request, "a <blue> cat", "flowedit")
     assert "a <ins>&lt;blue&gt;</ins> cat" in html and "FlowEdit" in html
-    assert "SDEdit" in decided_html(EditRequest(instruction="x"), "x")
+    assert "everywhere" in html
+    boxed = decided_html(EditRequest(region=(0, 0, 0.5, 1)), "x", "sdedit")
+    assert "SDEdit" in boxed and "0 to 50 % across" in boxed
 
 
 def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:

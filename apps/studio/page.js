@@ -1,0 +1,32 @@
+() => {
+  // gradio asks for pictures only when they come near the window; those of a job are few, and
+  // whoever scrolls, prints or captures the page should find them there. They are named by what
+  // they show: arm, words and caption.
+  const look = image => {
+    if (image.loading === "lazy") image.loading = "eager";
+    const title = image.closest(".column")?.querySelector("h3.arm");
+    if (!title) return;
+    const caption = image.closest("button")?.querySelector(".caption-label")?.innerText ?? "";
+    const said = [title.innerText, title.dataset.words, caption].filter(Boolean).join(", ");
+    if (image.alt !== said) image.alt = said;
+  };
+  let due = false;
+  const later = () => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => {
+      due = false;
+      document.querySelectorAll(".arms img").forEach(look);
+    });
+  };
+  new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
+
+  // Escape closes what is open (gradio does that); with nothing open it stops the job in sight.
+  const open = ".arms .preview, ul.options, [role=listbox]";
+  document.addEventListener("keydown", event => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    const seen = element => element.offsetParent !== null;
+    if ([...document.querySelectorAll(open)].some(seen)) return;
+    [...document.querySelectorAll("#stop, #edit-stop")].find(seen)?.click();
+  }, { capture: true });
+}
