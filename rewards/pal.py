@@ -7,7 +7,8 @@ of prototypes that all users share (Chen et al. 2024, arXiv 2406.08469, model A)
     reward.score(prompts, pictures, context=Context(user=["ada", "ben"]))
 
 Items are L2-normalised CLIP image embeddings under a linear map; of a new user only the weights
-over the prototypes are fitted. The prompt plays no part.
+over the prototypes are fitted. The prompt plays no part. ``own_taste`` knows one user alone, and
+looks at colours and detail (``t2x.functional.look``) beside the embedding.
 
 Differs from the paper: the item map is linear, the simplex is a softmax, and of its link functions
 there is the distance alone. The released code has the text variant only; no weights are published.
@@ -27,11 +28,12 @@ from torch.nn import functional as F
 
 from t2x.devices import Device
 from t2x.errors import T2XError
+from t2x.functional.look import picture_look
 from t2x.functional.preferences import ideal_point, ideal_point_reward
 from t2x.scoring.clip_encoder import ClipEncoder, load_clip
 from t2x.scoring.pairs import measurable
-from t2x.scoring.preference_fit import fit_prototypes, fit_weights
-from t2x.scoring.reward import EncoderReward, Features
+from t2x.scoring.preference_fit import fit_linear, fit_prototypes, fit_weights
+from t2x.scoring.reward import Encoder, EncoderReward, Features
 
 if TYPE_CHECKING:
     from t2x.types import Context, Media
@@ -39,20 +41,22 @@ if TYPE_CHECKING:
 __all__ = ["PalModel", "UserEncoder", "add_user", "fit", "load", "own_taste"]
 
 _SCALE = 10.0  # of distances in the Bradley-Terry odds
-_REACH, _OWN_PENALTY = 3.0, 1e-3  # of one user's own taste; docs/log.md tells what was tried
+_REACH = 10.0  # of one user's own taste, in choices' lengths; docs/log.md tells what was tried
 _FILES = ("pal.safetensors", "config.json")
 
 
 @dataclass(frozen=True)
 class PalModel:
     """What was fitted: item map ``project`` (D, d), ``prototypes`` (K, d), weights (K,) by user,
-    and the name of the CLIP whose embeddings it takes.
+    and the name of the CLIP whose embeddings it takes; with ``look`` they are followed by the
+    numbers of ``picture_look``.
     """
 
     project: Tensor
     prototypes: Tensor
     users: Mapping[str, Tensor]
     encoder: str
+    look: bool = False
 
     def save(self, folder: str | Path) -> None:
         """Write ``pal.safetensors`` and ``config.json``."""
@@ -67,7 +71,7 @@ class PalModel:
             "weights": torch.stack([self.users[n] for n in names]),
         }
         save_file({k: v.contiguous() for k, v in tensors.items()}, folder / _FILES[0])
-        config = {"encoder": self.encoder, "users": names}
+        config = {"encoder": self.encoder, "users": names, "look": self.look}
         (folder / _FILES[1]).write_text(json.dumps(config, ensure_ascii=False, indent=1))
 
 
@@ -105,6 +109,8 @@ def add_user(model: PalModel, user: str, chosen: Media, rejected: Media) -> PalM
     """A model that knows ``user`` too, or anew, from a handful of choices; the rest stays as it
     is.
     """
+    if model.look:
+        raise T2XError("this model is of one user's own taste; fit another for each with own_taste")
     _check(len(chosen), chosen, rejected)
     clip = load_clip(model.encoder)
     weights = fit_weights(
@@ -117,25 +123,47 @@ def add_user(model: PalModel, user: str, chosen: Media, rejected: Media) -> PalM
 
 
 def own_taste(
-    user: str, chosen: Tensor, rejected: Tensor, *, encoder: str = "emoji-clip"
+    user: str,
+    chosen: Tensor,
+    rejected: Tensor,
+    *,
+    looks: tuple[Tensor, Tensor] | None = None,
+    encoder: str = "emoji-clip",
 ) -> PalModel:
     """A model of one user alone, from the unit embeddings (M, D) of what they liked better and
     worse: a handful of choices is enough, and no other users are needed.
 
-    Differs from the paper: the prototypes are not learnt from many users but lie on the line
-    through each choice, at ``_REACH`` times its length to either side of the mean, so that the
-    mixture can only go where the user's own choices point; the item map is the identity.
+    ``looks`` are ``picture_look`` of the same pictures, (M, 8) each; NaN where it is not known.
+
+    Embedding and each number of the look are divided by their root mean square over the choices
+    (each of the eight by the root of eight, too, so that together they weigh as the embedding). The
+    direction is that of the Bradley-Terry reward of largest posterior under a normal prior of unit
+    variance; the ideal point lies on it, ``_REACH`` from the mean.
+
+    Differs from the paper: there is one prototype, the user's own; the item map is that scaling.
     """
     if not len(chosen) or chosen.shape != rejected.shape:
         raise T2XError(
             f"a taste needs choices: M better and M worse embeddings, got {tuple(chosen.shape)} "
             f"and {tuple(rejected.shape)}"
         )
-    ways = _REACH * (chosen - rejected)
-    mean = torch.cat([chosen, rejected]).mean(0)
-    points = torch.cat([mean + ways, mean - ways])
-    weights = fit_weights(chosen, rejected, points, scale=_SCALE, penalty=_OWN_PENALTY)
-    return PalModel(torch.eye(chosen.shape[1]), points, {user: weights.float()}, encoder)
+    difference, mean = chosen - rejected, torch.cat([chosen, rejected]).mean(0)
+    scale = _inverse(difference.square().sum(1).mean().sqrt()).expand(chosen.shape[1])
+    if looks is not None:
+        more, middle = looks[0] - looks[1], torch.cat(looks).nanmean(0).nan_to_num()
+        rms = more.square().nanmean(0).sqrt().nan_to_num()
+        difference = torch.cat([difference, more.nan_to_num()], 1)
+        mean = torch.cat([mean, middle])
+        scale = torch.cat([scale, _inverse(rms) / more.shape[1] ** 0.5])
+    still = torch.zeros_like(difference)
+    weights = fit_linear(difference * scale, still, penalty=0.5 / len(chosen)).float()
+    ideal = mean * scale + _REACH * F.normalize(weights, dim=0)
+    return PalModel(scale.diag(), ideal[None], {user: torch.ones(1)}, encoder, looks is not None)
+
+
+def _inverse(size: Tensor) -> Tensor:
+    """1 / size, and 0 of what is the same in all choices."""
+    return torch.where(size > 1e-6, 1 / size.clamp(min=1e-6), torch.zeros_like(size))
 
 
 def _check(count: int, chosen: Media, rejected: Media) -> None:
@@ -192,6 +220,24 @@ class UserEncoder:
         return {"ideal": ideal_point(self.model.prototypes, weights)}
 
 
+class LookEncoder:
+    """Feature ``look`` (N, 8), ``picture_look``."""
+
+    key = "look"
+
+    def encode(
+        self,
+        prompts: Sequence[str],
+        media: Media,
+        *,
+        parts: frozenset[str] = frozenset({"look"}),
+        context: Context | None = None,
+    ) -> dict[str, Tensor]:
+        """Look at N pictures."""
+        items = media if isinstance(media, list) else [media]
+        return {"look": torch.cat([picture_look(item) for item in items])}
+
+
 def load(
     source: str | Path | PalModel | None = None,
     *,
@@ -209,16 +255,21 @@ def load(
     def head(features: Mapping[str, Features]) -> Tensor:
         image = features["clip"]["image"]
         image = F.normalize(image.to(torch.promote_types(image.dtype, torch.float32)), dim=-1)
+        if model.look:
+            image = torch.cat([image, features["look"]["look"].to(image)], -1)
         ideal = features["user"]["ideal"].to(image)
         return ideal_point_reward(image @ model.project.to(image), ideal)
 
+    encoders: dict[str, Encoder] = {"clip": clip, "user": UserEncoder(model)}
+    if model.look:
+        encoders["look"] = LookEncoder()
     return EncoderReward(
         name=name,
-        encoders={"clip": clip, "user": UserEncoder(model)},
+        encoders=encoders,
         head=head,
         scale="minus the distance from the user's ideal point",
         range=(float("-inf"), 0.0),
-        parts=frozenset({"image", "ideal"}),
+        parts=frozenset({"image", "ideal", "look"}),
     )
 
 
@@ -233,4 +284,5 @@ def _read(source: str | Path | None) -> PalModel:
     tensors: dict[str, Any] = load_file(Path(source) / _FILES[0])
     config = json.loads((Path(source) / _FILES[1]).read_text())
     users = dict(zip(config["users"], tensors["weights"], strict=True))
-    return PalModel(tensors["project"], tensors["prototypes"], users, config["encoder"])
+    look = bool(config.get("look", False))
+    return PalModel(tensors["project"], tensors["prototypes"], users, config["encoder"], look)

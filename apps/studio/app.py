@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from .region import region_box
 
 if TYPE_CHECKING:
     from t2x.studio.engine import Studio
+
+log = logging.getLogger(__name__)
 
 TABS = {
     "create": ("Create", create_tab.tab),
@@ -80,13 +83,18 @@ def _keep_guest(guest: str | None, request: gr.Request) -> str:
 
 
 def _page_secret(home: Path) -> str:
-    """The key that the browser's id is kept under; the same after a restart."""
+    """The key that the browser's id is kept under; the same after a restart, unless it can't be
+    written down."""
     path = home / "page-secret"
-    if not path.is_file():
-        home.mkdir(parents=True, exist_ok=True)
-        write_whole(path, secrets.token_hex(32))
-        path.chmod(0o600)
-    return path.read_text(encoding="utf-8")
+    try:
+        if not path.is_file():
+            home.mkdir(parents=True, exist_ok=True)
+            write_whole(path, secrets.token_hex(32))
+            path.chmod(0o600)
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        log.warning("%s can't be written: who a browser is will be forgotten", path)
+        return secrets.token_hex(32)
 
 
 def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> Desk:

@@ -200,7 +200,8 @@ class Studio:
                     watcher(job.id, job.user, request, event)
                 except Exception as error:  # the picture is drawn: it must reach its user
                     log.warning("an event was not kept", exc_info=True)
-                    notes.append(reason(error))
+                    if (said := reason(error)) not in notes:  # each picture fails alike
+                        notes.append(said)
 
         job = Job(user, lambda job: self._attempt(job, do, request, notes), hear)
         try:

@@ -86,8 +86,9 @@ class Page:
 class History:
     """The history of all users under ``home``; several processes may share it.
 
-    Raises T2XError where nothing can be written. A damaged index is made anew; ``problems`` says
-    what was lost.
+    Nothing is raised where it can't be used (no space, no right to write, of a newer t2x), but
+    T2XError by what needs it, each time anew. A damaged index is made anew; ``problems`` says what
+    was lost.
     """
 
     def __init__(self, home: str | Path) -> None:
@@ -119,7 +120,8 @@ class History:
                 path, drawn.picture, recipe, user=user, frames=drawn.frames, fps=drawn.fps
             )
         except OSError as error:
-            raise T2XError(f"the picture can't be kept: {error}") from error
+            said = f"the picture can't be kept: {error.strerror or error}"
+            raise T2XError(f"{said}; download it, and see to {str(self.files.home)!r}") from error
         values = row_values(recipe, id=id, user=user, job=job, arm=drawn.arm)
         with self.files.open() as db:
             insert(db, values | {"made": time.time(), "bytes": size})
@@ -156,7 +158,7 @@ class History:
         """Give a page of a user's pictures, of those that hold all ``words``; a number past the end
         is the last one."""
         where, values = _condition(user, words, favourites)
-        with self.files.open() as db:
+        with self.files.open(to_read=True) as db:
             total = int(db.execute(f"SELECT count(*) FROM pictures {where}", values).fetchone()[0])
             pages = max(1, -(-total // size))
             number = min(max(0, number), pages - 1)
@@ -168,7 +170,7 @@ class History:
 
     def get(self, user: str, id: str) -> Kept:
         """Give one picture of a user. Raises T2XError for one that is not there, or not theirs."""
-        with self.files.open() as db:
+        with self.files.open(to_read=True) as db:
             row = db.execute(
                 "SELECT * FROM pictures WHERE user = ? AND id = ? AND NOT deleted",
                 (user, checked_id(id)),
@@ -188,7 +190,7 @@ class History:
             return
         last = 1 << 62
         while True:
-            with self.files.open() as db:
+            with self.files.open(to_read=True) as db:
                 rows = db.execute(
                     "SELECT * FROM pictures WHERE user = ? AND number < ? AND NOT deleted "
                     "ORDER BY number DESC LIMIT ?",

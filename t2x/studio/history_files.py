@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2x.databases import switch_to_wal
+from t2x.databases import PATIENCE, check_version, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder, take_lock, write_whole
 from t2x.studio.recipes import Recipe, stored_recipe, write_picture
@@ -46,7 +46,8 @@ _ID = re.compile(r"[0-9a-z]{8,32}-[a-z]{1,16}-\d{1,6}")
 _OWNER = "user.txt"
 EXPORTS = "exports"  # files made for a download, in the folder of a user
 _KEPT = 3600  # seconds that a file waits for its download
-_PATIENCE = 60  # seconds for another process
+_ALONE = 60  # seconds that another process may take to open or mend it
+_VERSION = 1  # of the table; what a newer t2x wrote is left alone
 
 __all__ = ["EXPORTS", "HistoryFiles", "checked_id", "picture_id", "tidy"]
 
@@ -75,15 +76,26 @@ class HistoryFiles:
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home)
         self.problems: list[str] = []
+        self._is_ready = False
+        with suppress(T2XError):  # told where it is needed, when it may have been mended
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        if self._is_ready:
+            return
         made_folder(self.home / "pictures")
         with self._alone():
             try:
-                self._prepare()
-            except sqlite3.OperationalError as error:
+                try:
+                    self._prepare()
+                except sqlite3.OperationalError:
+                    raise
+                except sqlite3.DatabaseError as error:
+                    self._mend(error)
+                self._take_in()
+            except (sqlite3.OperationalError, OSError) as error:
                 raise self._unusable(error) from error
-            except sqlite3.DatabaseError as error:
-                self._mend(error)
-            self._take_in()
+        self._is_ready = True
 
     # ---- paths ------------------------------------------------------------------------------
 
@@ -133,11 +145,13 @@ class HistoryFiles:
     # ---- index ------------------------------------------------------------------------------
 
     @contextmanager
-    def open(self) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction, which is undone if something is raised."""
+    def open(self, *, to_read: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction, which is undone if something is raised; ``to_read`` does
+        not wait for a process that writes. Raises T2XError where the history can't be used."""
+        self._make_ready()
         try:
             with self._connect() as db:
-                db.execute("BEGIN IMMEDIATE")
+                db.execute("BEGIN" if to_read else "BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")
         except sqlite3.OperationalError as error:
@@ -152,7 +166,7 @@ class HistoryFiles:
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self._index, timeout=_PATIENCE, isolation_level=None)
+        db = sqlite3.connect(self._index, timeout=PATIENCE, isolation_level=None)
         db.row_factory = sqlite3.Row
         try:
             db.execute("PRAGMA synchronous=NORMAL")
@@ -166,15 +180,18 @@ class HistoryFiles:
 
     def _unusable(self, error: Exception) -> T2XError:
         return T2XError(
-            f"cannot use the history in {str(self.home)!r}: {error}; free some space there and see "
-            "that you may write: what it holds stays"
+            f"cannot use the history in {str(self.home)!r}: {error}; {what_to_do(error)}"
         )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """No other process opens or mends the same history meanwhile."""
-        with (self.home / "history.lock").open("a+b") as file:
-            end = time.monotonic() + _PATIENCE
+        try:
+            file = (self.home / "history.lock").open("a+b")
+        except OSError as error:
+            raise self._unusable(error) from error
+        with file:
+            end = time.monotonic() + _ALONE
             while not take_lock(file):
                 if time.monotonic() > end:
                     raise T2XError(f"another process holds {str(self.home)!r}; wait for it")
@@ -184,7 +201,10 @@ class HistoryFiles:
     def _prepare(self) -> None:
         with self._connect() as db:
             switch_to_wal(db)
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            check_version(db, _VERSION, "pictures of the history")
+            db.executescript(
+                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;"
+            )
             db.execute("SELECT id, favourite, deleted FROM pictures LIMIT 1")
             said = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if said != "ok":

@@ -5,10 +5,10 @@ reward that is fitted to it.
     tastes.choose("ada", prompt, better, worse)
     studio.offer_reward(TASTE, tastes.reward)
 
-Of a picture its embedding is kept, never its pixels. A thumb up and a thumb down of one prompt are
-a pair; the fit is PAL's (``t2x.rewards.pal``) with prototypes that come from the user's own
-choices, so that it needs no other users and works with any encoder. The model is a folder,
-``t2x score PICTURES --rewards pal:FOLDER``.
+Of a picture its embedding is kept and eight numbers of how it looks (``t2x.functional.look``),
+never its pixels. A thumb up and a thumb down of one prompt are a pair; the fit is PAL's
+(``t2x.rewards.pal.own_taste``) from the user's own choices, so that it needs no other users and
+works with any encoder. The model is a folder, ``t2x score PICTURES --rewards pal:FOLDER``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from t2x.databases import switch_to_wal
+from t2x.databases import PATIENCE, check_version, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder
+from t2x.functional.look import LOOK
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,19 +36,24 @@ if TYPE_CHECKING:
 
     from t2x.types import RewardModel
 
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+
 TASTE = "my taste"
 LEAST = 5  # pairs; see docs/log.md for what so many are worth
 MOST = 400  # pairs that are fitted, the newest
+_VERSION = 1  # of the tables; what a newer t2x wrote is left alone
 _TABLES = ("thumbs", "pairs")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS thumbs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, encoder TEXT NOT NULL,
     prompt TEXT NOT NULL, picture TEXT NOT NULL, liked INTEGER NOT NULL, vector BLOB NOT NULL,
+    look BLOB,
     UNIQUE (user, encoder, picture)
 );
 CREATE TABLE IF NOT EXISTS pairs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, user TEXT NOT NULL, encoder TEXT NOT NULL,
     prompt TEXT NOT NULL, better TEXT NOT NULL, worse TEXT NOT NULL, vectors BLOB NOT NULL,
+    look BLOB,
     UNIQUE (user, encoder, better, worse)
 );
 """
@@ -86,6 +92,8 @@ class TasteState:
 class Tastes:
     """The tastes of all users under ``home``; several processes may share it.
 
+    Nothing is raised where they can't be used, but T2XError by what needs them, each time anew.
+
     ``encoder`` is the CLIP that looks at pictures (``t2x.scoring.clip_encoder.load_clip``): one
     that knows the kind of pictures that are drawn.
     """
@@ -93,6 +101,13 @@ class Tastes:
     def __init__(self, home: str | Path, *, encoder: str = "emoji-clip") -> None:
         self.home, self.encoder = Path(home) / "tastes", encoder
         self._lock = threading.Lock()
+        self._is_ready = False
+        with suppress(T2XError):  # told where it is needed, when it may have been mended
+            self._make_ready()
+
+    def _make_ready(self) -> None:
+        if self._is_ready:
+            return
         made_folder(self.home)
         try:
             self._prepare()
@@ -102,6 +117,7 @@ class Tastes:
             aside = self._index.with_name(f"tastes.damaged-{time.time():.0f}.sqlite")
             self._index.replace(aside)
             self._prepare()
+        self._is_ready = True
 
     # ---- clicks -----------------------------------------------------------------------------
 
@@ -112,12 +128,11 @@ class Tastes:
             key = (user, self.encoder, digest)
             db.execute("DELETE FROM thumbs WHERE user = ? AND encoder = ? AND picture = ?", key)
         if liked is not None:
-            vector = self._embedded([picture])[0].tobytes()
             with self._open() as db:
                 db.execute(
-                    "INSERT OR REPLACE INTO thumbs "
-                    "(user, encoder, picture, prompt, liked, vector) VALUES (?, ?, ?, ?, ?, ?)",
-                    (*key, prompt, int(liked), vector),
+                    "INSERT OR REPLACE INTO thumbs (user, encoder, picture, prompt, liked, vector, "
+                    "look) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*key, prompt, int(liked), *self._measured([picture])),
                 )
         return self.state(user)
 
@@ -138,16 +153,16 @@ class Tastes:
         names = _digest(better), _digest(worse)
         if names[0] == names[1]:
             raise T2XError("both are the same picture; choose between two that differ")
-        vectors = self._embedded([better, worse]).tobytes()
+        measured = self._measured([better, worse])
         with self._open() as db:
             db.execute(
                 "DELETE FROM pairs WHERE user = ? AND encoder = ? AND better = ? AND worse = ?",
                 (user, self.encoder, names[1], names[0]),
             )
             db.execute(
-                "INSERT OR REPLACE INTO pairs (user, encoder, better, worse, prompt, vectors) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (user, self.encoder, *names, prompt, vectors),
+                "INSERT OR REPLACE INTO pairs (user, encoder, better, worse, prompt, vectors, look)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (user, self.encoder, *names, prompt, *measured),
             )
         return self.state(user)
 
@@ -162,7 +177,7 @@ class Tastes:
 
     def state(self, user: str) -> TasteState:
         """How much is known."""
-        better, _ = self._pairs(user)
+        pairs = len(self._pairs(user)[0])
         with self._open() as db:
             counts = dict(
                 db.execute(
@@ -175,8 +190,8 @@ class Tastes:
             for table in _TABLES:  # of every encoder: all of them would be forgotten
                 query = f"SELECT count(*) FROM {table} WHERE user = ?"
                 clicks += int(db.execute(query, (user,)).fetchone()[0])
-        missing = max(0, LEAST - len(better))
-        return TasteState(len(better), counts.get(1, 0), counts.get(0, 0), missing, clicks)
+        missing = max(0, LEAST - pairs)
+        return TasteState(pairs, counts.get(1, 0), counts.get(0, 0), missing, clicks)
 
     # ---- reward -----------------------------------------------------------------------------
 
@@ -191,46 +206,50 @@ class Tastes:
         """
         from t2x.registry import REWARD_PARTS, import_attr, load_reward
 
-        better, worse = self._pairs(user)
+        better, worse, *looks = map(_tensor, self._pairs(user))
         if len(better) < LEAST:
             raise T2XError(self.state(user).said)
         fit = import_attr(REWARD_PARTS["pal-own-taste"])
-        model = fit(user, _tensor(better), _tensor(worse), encoder=self.encoder)
+        model = fit(user, better, worse, looks=tuple(looks), encoder=self.encoder)
         model.save(self.folder(user))
         return load_reward("pal", source=model, name=TASTE)
 
-    def _pairs(self, user: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Embeddings (M, D) of the better and the worse picture of each pair, the newest last."""
+    def _pairs(self, user: str) -> tuple[_Array, _Array, _Array, _Array]:
+        """Embeddings (M, D) of the better and the worse picture of each pair, the newest last, and
+        how they look (M, 8), NaN where an older version did not ask."""
         with self._open() as db:
             key = (user, self.encoder)
-            chosen = db.execute(
-                "SELECT vectors FROM pairs WHERE user = ? AND encoder = ? ORDER BY number", key
-            ).fetchall()
-            thumbs = db.execute(
-                "SELECT a.vector, b.vector FROM thumbs a JOIN thumbs b USING (user, encoder, "
-                "prompt) WHERE user = ? AND encoder = ? AND a.liked AND NOT b.liked "
+            rows = db.execute(
+                "SELECT CAST(a.vector || b.vector AS BLOB), CAST(a.look || b.look AS BLOB) FROM "
+                "thumbs a JOIN thumbs b USING (user, encoder, prompt) "
+                "WHERE user = ? AND encoder = ? AND a.liked AND NOT b.liked "
                 "ORDER BY max(a.number, b.number)",
                 key,
             ).fetchall()
-        rows = [np.frombuffer(a + b, np.float32) for a, b in thumbs]
-        rows += [np.frombuffer(row[0], np.float32) for row in chosen]
-        both = np.stack(rows[-MOST:]) if rows else np.zeros((0, 2), np.float32)
-        half = both.shape[1] // 2
-        return both[:, :half], both[:, half:]
+            rows += db.execute(
+                "SELECT vectors, look FROM pairs WHERE user = ? AND encoder = ? ORDER BY number",
+                key,
+            ).fetchall()
+        unknown = np.full(2 * len(LOOK), np.nan, np.float32).tobytes()
+        vectors = [np.frombuffer(vector, np.float32) for vector, _ in rows[-MOST:]]
+        looks = [np.frombuffer(look or unknown, np.float32) for _, look in rows[-MOST:]]
+        return (*_halves(vectors), *_halves(looks))
 
-    def _embedded(self, pictures: list[Image]) -> np.ndarray[Any, Any]:
-        """Unit embeddings (N, D), float32."""
+    def _measured(self, pictures: list[Image]) -> tuple[bytes, bytes]:
+        """Unit embeddings (N, D) and looks (N, 8), float32, as they are kept."""
         import torch
         from torch.nn import functional as F
 
+        from t2x.functional.look import picture_look
         from t2x.media import from_pil
         from t2x.scoring.clip_encoder import load_clip
 
         with self._lock, torch.no_grad():
             clip = load_clip(self.encoder)
-            rows = [clip.encode_image(from_pil([p])).float() for p in pictures]
-            found: np.ndarray[Any, Any] = F.normalize(torch.cat(rows), dim=-1).cpu().numpy()
-        return found
+            media = [torch.as_tensor(from_pil([picture])) for picture in pictures]
+            vectors = F.normalize(torch.cat([clip.encode_image(m).float() for m in media]), dim=-1)
+            looks = torch.cat([picture_look(m) for m in media])
+        return vectors.cpu().numpy().tobytes(), looks.numpy().tobytes()
 
     # ---- database ---------------------------------------------------------------------------
 
@@ -241,11 +260,16 @@ class Tastes:
     def _prepare(self) -> None:
         with self._connect() as db:
             switch_to_wal(db)
+            check_version(db, _VERSION, "tastes")
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+            for table in _TABLES:  # those of before have no look
+                if "look" not in {row[1] for row in db.execute(f"PRAGMA table_info({table})")}:
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN look BLOB")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self._index, timeout=60, isolation_level=None)
+        db = sqlite3.connect(self._index, timeout=PATIENCE, isolation_level=None)
         try:
             yield db
         finally:
@@ -253,6 +277,7 @@ class Tastes:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        self._make_ready()
         try:
             with self._connect() as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -263,8 +288,7 @@ class Tastes:
 
     def _unusable(self, error: Exception) -> T2XError:
         return T2XError(
-            f"cannot use the tastes in {str(self.home)!r}: {error}; see that you may write there "
-            "and that there is space"
+            f"cannot use the tastes in {str(self.home)!r}: {error}; {what_to_do(error)}"
         )
 
 
@@ -274,7 +298,14 @@ def _digest(picture: Image) -> str:
     return source_digest(picture)
 
 
-def _tensor(rows: np.ndarray[Any, Any]) -> Tensor:
+def _halves(rows: list[_Array]) -> tuple[_Array, _Array]:
+    """Rows of two vectors each, one after the other: (M, D) and (M, D)."""
+    both = np.stack(rows) if rows else np.zeros((0, 2), np.float32)
+    half = both.shape[1] // 2
+    return both[:, :half], both[:, half:]
+
+
+def _tensor(rows: _Array) -> Tensor:
     import torch
 
     return torch.from_numpy(rows.copy())

@@ -12,13 +12,17 @@ import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
+from t2x.functional.look import picture_look
 from t2x.registry import import_attr, load_reward
+from t2x.testing import check_reward
 from t2x.types import Context
 from t2x.world.corruption import to_pictures
 from t2x.world.render import render_scene
 from t2x.world.scene import CLASSES, COLORS, Group, Scene
 
-fit, add_user = (import_attr(f"t2x.rewards.pal:{n}") for n in ("fit", "add_user"))
+fit, add_user, own_taste = (
+    import_attr(f"t2x.rewards.pal:{n}") for n in ("fit", "add_user", "own_taste")
+)
 TASTES = {"ada": ("red", "pink"), "ben": ("blue", "purple"), "cleo": ("green", "yellow")}
 
 
@@ -82,6 +86,38 @@ def test_save_and_load(model: Any, tmp_path: Path) -> None:
     assert torch.equal(
         loaded, load_reward("pal", source=model).score(["x"] * 2, media, context=context)
     )
+
+
+def test_one_choice_points_from_worse_to_better() -> None:
+    """Scaled by its own length the difference is a unit vector; the ideal point is ten of it from
+    the mean, and what is the same in all choices has no say."""
+    chosen, rejected = torch.tensor([[0.6, 0.8, 0.0]]), torch.tensor([[0.6, 0.0, 0.8]])
+    same = torch.full((1, 8), 0.5)
+    taste = own_taste("ada", chosen, rejected, looks=(same, same))
+    length = (2 * 0.8**2) ** 0.5
+    wanted = torch.tensor([0.6, 0.4, 0.4]) / length + 10 * torch.tensor([0, 1, -1]) / 2**0.5
+    assert torch.allclose(taste.prototypes[0, :3], wanted, atol=1e-5)
+    assert torch.equal(taste.project[3:], torch.zeros(8, 11))
+    assert torch.equal(taste.prototypes[0, 3:], torch.zeros(8))
+
+
+def test_a_taste_in_looks_alone(tmp_path: Path) -> None:
+    """Same embedding, brighter is better; one choice's look is not known. Saved and read back it
+    scores the same, and keeps the contract of rewards."""
+    pictures = torch.rand(12, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    bright, dark = picture_look(0.5 + pictures / 2), picture_look(pictures / 2)
+    bright[3] = torch.nan
+    same = torch.nn.functional.normalize(torch.ones(12, 128), dim=-1)
+    taste = own_taste("ada", same, same, looks=(bright, dark))
+    taste.save(tmp_path)
+    fresh = torch.stack([torch.full((3, 48, 80), value) for value in (0.3, 0.6, 0.9)])
+    scores = load_reward("pal", source=taste).score([""] * 3, fresh)
+    assert scores[0] < scores[1] < scores[2]
+    reward = load_reward("pal", source=tmp_path)
+    assert torch.equal(reward.score([""] * 3, fresh), scores)
+    check_reward(reward, ["a", "b", "c"], pictures[:3])
+    with pytest.raises(T2XError, match="one user's own"):
+        add_user(taste, "ben", pictures, pictures)
 
 
 def test_users_have_to_be_known(model: Any, tmp_path: Path) -> None:

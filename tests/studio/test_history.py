@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import zipfile
+from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 import pytest
 from PIL import Image
@@ -112,6 +116,71 @@ def test_an_index_that_is_damaged_while_it_is_open_mends_itself(tmp_path: Path) 
     with pytest.raises(T2XError, match="damaged"):
         history.page("ada")
     assert history.page("ada").total == 2
+
+
+def test_what_a_newer_version_wrote_is_left_alone(tmp_path: Path) -> None:
+    fill(History(tmp_path), 2)
+    index = tmp_path / "history.sqlite"
+    with closing(sqlite3.connect(index)) as db:
+        db.execute("PRAGMA user_version = 99")
+    history = History(tmp_path)  # the studio starts all the same
+    for call in (lambda: history.page("ada"), lambda: fill(history, 1, job="f" * 16)):
+        with pytest.raises(T2XError, match=r"newer t2x.*upgrade") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("history.damaged*"))
+    with closing(sqlite3.connect(index)) as db:
+        db.execute("PRAGMA user_version = 1")
+    assert history.page("ada").total == 3  # the third was kept as a file, and is taken in
+
+
+def test_while_another_program_writes_the_history_is_read_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(tmp_path)
+    fill(history, 1)
+    monkeypatch.setattr("t2x.studio.history_files.PATIENCE", 0.1)
+    with closing(sqlite3.connect(tmp_path / "history.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert history.page("ada").total == 1
+        with pytest.raises(T2XError, match="locked; another program holds it; try again"):
+            history.add(drawn(1), user="ada", job=JOB)
+        other.execute("ROLLBACK")
+    history.add(drawn(2), user="ada", job=JOB)
+    assert history.page("ada").total == 2 and History(tmp_path).page("ada").total == 3
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(tmp_path)
+    fill(history, 1)
+
+    def full(file: IO[bytes], *given: object, **more: object) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("t2x.studio.history_files.write_picture", full)
+        with pytest.raises(T2XError, match="can't be kept: No space left on device; download it"):
+            history.add(drawn(1), user="ada", job=JOB)
+    assert [path.suffix for path in history.files.folder("ada").iterdir()].count(".png") == 1
+    assert not list(tmp_path.rglob("*.part"))
+    history.add(drawn(1), user="ada", job=JOB)
+    assert history.page("ada").total == 2
+
+
+def test_a_folder_that_can_not_be_written_is_told_until_it_can(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.write_text("a file is in the way")
+    history = History(home)
+    for call in (lambda: history.page("ada"), lambda: fill(history, 1)):
+        with pytest.raises(T2XError, match=r"cannot write into|can't be kept") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    home.unlink()
+    fill(history, 1)
+    assert history.page("ada").total == 1
 
 
 def test_missing_and_cut_files_are_said_and_the_rest_is_shown(tmp_path: Path) -> None:

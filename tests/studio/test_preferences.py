@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,35 @@ def test_thumbs_become_pairs_within_one_prompt(tmp_path: Path) -> None:
     assert tastes.thumb("ada", "a ball", picture("red", 0), liked=None).pairs == 2
     with pytest.raises(T2XError, match="same picture"):
         tastes.choose("ada", "a ball", picture("red", 0), picture("red", 0))
+
+
+def test_choices_of_the_version_before_count(tmp_path: Path) -> None:
+    """Its tables had no column for the look, and no number."""
+    tastes = Tastes(tmp_path)
+    for i in range(LEAST):
+        tastes.choose("ada", "", picture("red", i), picture("blue", i))
+    with closing(sqlite3.connect(tmp_path / "tastes/tastes.sqlite")) as db:
+        for table in ("pairs", "thumbs"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN look")
+        db.execute("PRAGMA user_version = 0")
+    again = Tastes(tmp_path)
+    again.choose("ada", "", picture("red", 9), picture("green", 9))
+    unseen = from_pil([picture("red", 20), picture("blue", 20)])
+    scores = again.reward("ada").score(["", ""], unseen)
+    assert again.state("ada").pairs == LEAST + 1 and scores[0] > scores[1]
+
+
+def test_tastes_that_can_not_be_used_are_told_and_the_studio_starts(tmp_path: Path) -> None:
+    (tmp_path / "tastes").write_text("a file is in the way")
+    tastes = Tastes(tmp_path)
+    with pytest.raises(T2XError, match="cannot write into"):
+        tastes.state("ada")
+    (tmp_path / "tastes").unlink()
+    assert tastes.state("ada").clicks == 0
+    with closing(sqlite3.connect(tmp_path / "tastes/tastes.sqlite")) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(T2XError, match=r"newer t2x.*upgrade"):
+        Tastes(tmp_path).state("ada")
 
 
 def test_a_choice_that_is_taken_back_counts_once(tmp_path: Path) -> None:

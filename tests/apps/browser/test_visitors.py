@@ -209,9 +209,7 @@ def test_what_was_made_and_said_can_be_deleted(studio, visit):
     page.check("#history-selecting input")
     for number in range(2):
         page.locator("#history-gallery button").nth(number).click()
-        page.wait_for_function(
-            f"document.querySelector('#history-marked').innerText.includes('{number + 1} selected')"
-        )
+        page.wait_for_selector(f"#history-marked:has-text('{number + 1} selected')")
     page.click("#history-zip-marked")
     with page.expect_download() as loaded:
         page.click("#history-zip-file")
