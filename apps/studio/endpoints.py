@@ -29,6 +29,7 @@ from t2x.studio.requests import (
 
 from .album import Album
 from .desk import Desk, page_of, user_of
+from .region import region_of
 
 if TYPE_CHECKING:
     from t2x.studio.work import Work
@@ -54,6 +55,8 @@ def add_endpoints(desk: Desk) -> None:
         picture = gr.Image(label="picture", type="pil", image_mode="RGB")
         instruction, shows = gr.Textbox(label="instruction"), gr.Textbox("", label="shows")
         strength = gr.Number(0, label="strength")
+        region, method = gr.Textbox("", label="region"), gr.Textbox("", label="method")
+        steering = gr.JSON({}, label="weights")
         answers = gr.JSON([], label="answers")
         drawn = [
             gr.Image(label="picture", type="filepath", format="png"),
@@ -68,7 +71,8 @@ def add_endpoints(desk: Desk) -> None:
         _add(calls.compare, [prompt, num, seed, rewards], drawn)
         _add(calls.best, [prompt, rewrite, num, seed, rewards], drawn)
         _add(calls.guide, [prompt, weights, mode, budget, rewrite, num, seed], drawn)
-        _add(calls.edit, [picture, instruction, shows, strength, seed], drawn)
+        how = [region, method, steering, steps]
+        _add(calls.edit, [picture, instruction, shows, strength, seed, *how], drawn)
         _add(calls.score, [picture, prompt, rewards], record)
         _add(calls.ask, [prompt, answers, seed], drawn)
         _add(calls.models, [], record)
@@ -224,10 +228,8 @@ class _Calls:
         Returns:
             the first steered picture, all pictures, and the scores of both
         """
-        if not isinstance(weights, Mapping):
-            _refuse('weights are numbers by name, like {"questions": 1, "clip": 0.3}')
         asked = GuideRequest(
-            _words(prompt), weights=dict(weights), mode=mode, rewrite=bool(rewrite),
+            _words(prompt), weights=_weights(weights), mode=mode, rewrite=bool(rewrite),
             budget=int(budget) or None, num=int(num), seed=int(seed),
         )  # fmt: skip
         yield from self._drawn(asked, request, first="guided")
@@ -239,6 +241,10 @@ class _Calls:
         shows: str,
         strength: float,
         seed: int,
+        region: str,
+        method: str,
+        weights: Any,
+        steps: int,
         request: gr.Request,
     ) -> Iterator[Pictures]:
         """Change a picture by an instruction.
@@ -249,13 +255,25 @@ class _Calls:
             shows: what the picture shows now, which some methods need
             strength: up to 1 (drawn anew); 0 for the method's own
             seed: whole number
+            region: left, top, right and bottom of the box that may change, each from 0 to 1, like
+                0,0,0.5,1 for the left half; empty for everywhere
+            method: flowedit, sdedit or rewardflow; empty for the one that fits
+            weights: of rewards that steer the edit, by name, like {"vqa": 1}
+            steps: of the denoiser; 0 for the model's own
 
         Returns:
-            the changed picture, what the model saw and the changed one, and their scores
+            the changed picture, what the model saw and the changed one, their scores, how much of
+            the picture changed (0 to 1), and the decibels (PSNR) to which the rest was kept
         """
+        steering = _weights(weights)
+        try:
+            box = region_of(region)
+        except T2XError as error:
+            _refuse(str(error))
         asked = EditRequest(
             picture, instruction or "", source_prompt=shows or "", strength=strength or None,
-            seed=int(seed),
+            seed=int(seed), region=box, method=method or None, weights=steering,
+            sampling=Sampling(steps=int(steps) or None),
         )  # fmt: skip
         yield from self._drawn(asked, request, first="edited")
 
@@ -395,9 +413,7 @@ def _record(entry: Entry) -> dict[str, Any]:
                 "job": entry.job,
                 "words": entry.words,
                 "rewrite": entry.rewrite,
-                "pictures": [
-                    {"arm": d.arm, "index": d.index, "seed": d.seed} for d in entry.pictures
-                ],
+                "pictures": [_picture_record(drawn) for drawn in entry.pictures],
                 "scores": {score.reward: score.values for score in entry.scores},
                 "problems": {s.reward: s.problem for s in entry.scores if s.problem},
                 "seconds": entry.seconds,
@@ -405,6 +421,13 @@ def _record(entry: Entry) -> dict[str, Any]:
             }
         )
     )
+
+
+def _picture_record(drawn: Drawn) -> dict[str, Any]:
+    record = {"arm": drawn.arm, "index": drawn.index, "seed": drawn.seed}
+    if drawn.change is not None:
+        record |= {"changed": drawn.change.share, "kept_psnr": drawn.change.kept}
+    return record
 
 
 def _refuse(message: str) -> NoReturn:
@@ -415,6 +438,12 @@ def _words(prompt: str | None) -> str:
     if not (prompt or "").strip():
         _refuse("the prompt is empty; say what the picture should show")
     return str(prompt)
+
+
+def _weights(weights: Any) -> dict[str, float]:
+    if not isinstance(weights, Mapping):
+        _refuse('weights are numbers by name, like {"questions": 1, "clip": 0.3}')
+    return dict(weights)
 
 
 def _names(rewards: str | None) -> tuple[str, ...] | None:

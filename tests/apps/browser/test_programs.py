@@ -54,10 +54,11 @@ def test_each_endpoint_answers(client):
     assert first["clip"]["value"] == pytest.approx(max(values), abs=1e-5)
     _, files, _ = client.predict("a cat", weights={"clip": 1}, mode="E", api_name="/guide")
     assert len(files) == 2
-    changed, files, _ = client.predict(
-        handle_file(picture), "make the cat blue", "a cat", api_name="/edit"
+    changed, files, result = client.predict(
+        handle_file(picture), "make the cat blue", "a cat", region="0,0,0.5,1", api_name="/edit"
     )
     assert Path(changed).is_file() and len(files) == 2
+    assert 0 < result["pictures"][1]["changed"] < 1 and result["pictures"][1]["kept_psnr"] > 20
     assert client.predict(api_name="/models")["generator"]["readiness"] == "ready"
 
 
