@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
+from t2x.devices import Device, loading_dtype, move_loaded, present_device
 from t2x.errors import T2XError
 from t2x.failures import reading
 from t2x.functional.matching import match_logit
@@ -96,7 +96,7 @@ def _encoder(
         move_loaded(objects[0], device, dtype)
         return _remembered(key, lambda: _from_model(*objects, key=key))
     assert isinstance(source, (str, Path))
-    place = resolve_device(device)
+    place = present_device(device)
     if Path(source).suffix in SUFFIXES:
         source = find_weights(source, what="BLIP checkpoint", suffixes=SUFFIXES)
         words, number = tokenizer or _TOKENIZER, dtype or torch.float32

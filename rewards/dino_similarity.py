@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
+from t2x.devices import Device, loading_dtype, move_loaded, present_device
 from t2x.failures import UNUSED, reading
 from t2x.functional.scores import cosine
 from t2x.scoring.frozen import frozen
@@ -53,7 +53,7 @@ def load(
         model, processor = move_loaded(objects[0], device, dtype), objects[1]
         label = f"object {id(model)}"
     else:
-        place = resolve_device(device)
+        place = present_device(device)
         number = loading_dtype(dtype, place)
         model, processor = _from_pretrained(str(source), number)
         model = model.requires_grad_(False).to(place)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, move_loaded, resolve_device
+from t2x.devices import Device, move_loaded, present_device
 from t2x.errors import T2XError
 from t2x.failures import explain, first_line
 from t2x.functional.preferences import uncertain_reward
@@ -127,7 +127,7 @@ def load(
         key = f"object {id(model)}"
     else:
         assert isinstance(source, (str, Path))
-        place = resolve_device(device)
+        place = present_device(device)
         number = dtype or (torch.float32 if place.type == "cpu" else torch.bfloat16)
         model, processor, layers = _load(source, str(base), number)
         model = model.requires_grad_(False).to(place)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, move_loaded, resolve_device
+from t2x.devices import Device, move_loaded, present_device
 from t2x.functional.matching import image_reward
 from t2x.scoring.blip_encoder import BlipEncoder, bert_tokenizer
 from t2x.scoring.blip_weights import blip_towers
@@ -78,10 +78,10 @@ def load(
         label = f"object {id(source)} {device} {dtype}"
     else:
         assert isinstance(source, (str, Path))
+        place, number = present_device(device), dtype or torch.float32
         path = find_weights(source, what=_WHAT, suffixes=SUFFIXES, preferred=(_FILE,))
         words_of = tokenizer or _tokenizer_beside(path)
         vision, text, words, layers = _from_state(read_state(path), str(path), words_of)
-        place, number = resolve_device(device), dtype or torch.float32
         vision, text = (tower.to(place, number) for tower in (vision, text))
         label = f"{source} {tokenizer} {place} {number}"
     encoder = BlipEncoder(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, resolve_device
+from t2x.devices import Device, present_device
 from t2x.errors import T2XError
 from t2x.functional.perceptual import lpips_distance
 from t2x.scoring.reward import EncoderReward, Features
@@ -61,7 +61,7 @@ def load(
     if net not in NETS:
         raise T2XError(f"unknown net {net!r}; allowed: {', '.join(NETS)}")
     path = Path(weights) if weights else _packaged(net)
-    place, number = resolve_device(device), dtype or torch.float32
+    place, number = present_device(device), dtype or torch.float32
     layers = [w.to(place, number) for w in _weights(path, net)]
     features = _trunk(net, trunk).to(place, number)
     smallest = NETS[net][3]

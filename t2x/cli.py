@@ -39,6 +39,7 @@ from t2x.commands.serve import serve
 from t2x.commands.train import train
 from t2x.commands.world import world
 from t2x.errors import T2XError
+from t2x.loading_reports import LIBRARY_LOGGERS
 
 __all__ = ["app", "main"]
 
@@ -132,6 +133,8 @@ def _quiet_libraries() -> None:
     """Let the libraries below say only errors, and draw bars only on a terminal."""
     for name in ("HF_HUB_VERBOSITY", "TRANSFORMERS_VERBOSITY", "DIFFUSERS_VERBOSITY"):
         os.environ.setdefault(name, "error")
+    for name in LIBRARY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")
 

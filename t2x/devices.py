@@ -36,11 +36,11 @@ __all__ = [
     "STORED",
     "Device",
     "auto_dtype",
-    "check_present",
     "fast_bfloat16",
     "loading_dtype",
     "move_loaded",
     "named_dtype",
+    "present_device",
     "resolve_device",
     "set_threads",
     "warn_emulated",
@@ -69,18 +69,28 @@ def resolve_device(device: Device | None) -> torch.device:
     return torch.device("cpu")
 
 
-def check_present(device: torch.device) -> None:
-    """Raise T2XError for a CUDA GPU or MPS that this machine, or this build of PyTorch, has not."""
+def present_device(device: Device | None) -> torch.device:
+    """Give ``resolve_device`` of what a model is to be loaded on, before anything is downloaded.
+
+    Raises T2XError for a GPU that this machine, or this build of PyTorch, has not.
+    """
     import torch
 
+    place = resolve_device(device)
     there: dict[str, Callable[[], bool]] = {
         "cuda": torch.cuda.is_available,
         "mps": torch.backends.mps.is_available,
     }
-    if device.type not in there or there[device.type]():
-        return
-    build = f"PyTorch {torch.__version__} sees none"
-    raise T2XError(f"there is no {device} here: {build}; give cpu, or see `t2x doctor`")
+    if place.type not in there:
+        return place
+    found = "none"
+    if there[place.type]():
+        number = torch.cuda.device_count() if place.type == "cuda" else 1
+        if (place.index or 0) < number:
+            return place
+        found = f"{number}, numbered from 0"
+    build = f"PyTorch {torch.__version__} sees {found}"
+    raise T2XError(f"there is no {place} here: {build}; give cpu, or see `t2x doctor`")
 
 
 def fast_bfloat16(device: Device | None = None) -> bool:
@@ -179,7 +189,7 @@ def move_loaded(model: Any, device: Device | None, dtype: torch.dtype | None) ->
     """Give a loaded model back as and where it is, but for what is asked for; that is done in
     place."""
     if device is not None:
-        model = model.to(device)
+        model = model.to(present_device(device))
     return model if dtype is None else model.to(dtype)
 
 

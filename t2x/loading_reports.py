@@ -23,7 +23,24 @@ _ROW = re.compile(
 _NEW = re.compile(r"Some weights of (\w+) were not initialized .*newly initialized: \[(.*?)\]")
 _UNUSED = re.compile(r"were not used when initializing (\w+): \s*\[['\"](.*?)['\"]\]")
 
-__all__ = ["Report", "watch_reports"]
+# What torch and diffusers say of torchao when they import it: of its code, of parts it renamed.
+LIBRARY_LOGGERS = ("diffusers.quantizers", "torch.utils._pytree")
+
+__all__ = ["LIBRARY_LOGGERS", "Report", "quiet_imports", "watch_reports"]
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Keep what libraries say to each other, when one imports another, from the user."""
+    loggers = [logging.getLogger(name) for name in LIBRARY_LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @dataclass

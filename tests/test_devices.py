@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
+import t2x
 from t2x import devices
 from t2x.devices import (
     auto_dtype,
-    check_present,
     fast_bfloat16,
     loading_dtype,
     move_loaded,
     named_dtype,
+    present_device,
     resolve_device,
     warn_emulated,
 )
@@ -115,8 +118,8 @@ def test_a_loaded_model_moves_only_when_it_is_asked_to() -> None:
 
     model = Recorder()
     assert move_loaded(model, None, None) is model and not model.moves
-    move_loaded(model, "cuda", torch.float16)
-    assert model.moves == ["cuda", torch.float16]
+    move_loaded(model, "meta", torch.float16)
+    assert model.moves == [torch.device("meta"), torch.float16]
 
 
 def test_each_process_of_a_launcher_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +140,32 @@ def test_what_is_no_device_is_one_line() -> None:
 def test_a_device_that_is_not_here_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(T2XError, match=r"there is no cuda:1 here: PyTorch .* sees none; give cpu"):
-        check_present(torch.device("cuda:1"))
-    check_present(torch.device("cpu"))
+        present_device("cuda:1")
+    assert present_device("cpu") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    check_present(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert present_device("cuda") == torch.device("cuda")
+    assert present_device("cuda:1") == torch.device("cuda", 1)
+    with pytest.raises(T2XError, match=r"there is no cuda:2 here: PyTorch .* sees 2, numbered"):
+        present_device("cuda:2")
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda: t2x.load_generator("z-image-turbo", device="cuda"),
+        lambda: t2x.load_rewriter("Qwen/Qwen3-4B-Instruct-2507", device="cuda"),
+        lambda: t2x.load_reward("clip", source="hf-hub:owner/model", device="cuda"),
+        lambda: t2x.load_reward("vqa", source="owner/model", device="cuda"),
+        lambda: t2x.load_reward("imagereward", device="cuda"),
+        lambda: t2x.load_reward("hpsv3", device="cuda"),
+        lambda: t2x.load_reward("blip-itm", device="cuda"),
+        lambda: t2x.load_reward("dino", device="cuda"),
+    ],
+)
+def test_it_is_said_before_anything_is_downloaded(
+    load: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(T2XError, match="there is no cuda here: PyTorch"):
+        load()

@@ -16,7 +16,7 @@ from t2x import load_generator, load_rewriter
 from t2x.checkpoint_files import faults, missing_parts, pickled_weights
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.failures import explain, reading, without_secrets
-from t2x.loading_reports import Report, watch_reports
+from t2x.loading_reports import Report, quiet_imports, watch_reports
 
 UNET = "unet/diffusion_pytorch_model.safetensors"
 TEXT = "text_encoder/model.safetensors"
@@ -276,6 +276,18 @@ def test_secrets_stay_out(monkeypatch):
     with pytest.raises(T2XError) as caught, reading(f"https://me:{TOKEN}@host/x"):
         raise ValueError(f"no login with {TOKEN}")
     assert TOKEN not in str(caught.value)
+
+
+def test_what_libraries_say_to_each_other_is_not_for_users(caplog):
+    """torchao makes torch and diffusers warn at import, of nothing that anybody here can change."""
+    import logging
+
+    logger = logging.getLogger("torch.utils._pytree")
+    before = logger.level
+    with quiet_imports():
+        logger.warning("KernelPreference is deprecated")
+        logging.getLogger("diffusers.quantizers.torchao.torchao_quantizer").warning("no import")
+    assert caplog.text == "" and logger.level == before
 
 
 def test_loggers_are_left_as_they_were():

@@ -7,7 +7,7 @@ not known is None, with the reason in ``problem``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,11 @@ def find_download(
     ``only`` is the one file that is loaded of it, ``without`` are folders that are not.
     """
     if switch := offline_switch():
-        return _cached(source, f"{switch} is set")
+        found = _cached(source, f"{switch} is set")
+        what = (
+            "" if found.parts else "; unset it once to see and download it, or give a local folder"
+        )
+        return replace(found, problem=found.problem + what)
     from huggingface_hub import HfApi
 
     try:

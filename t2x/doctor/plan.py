@@ -165,7 +165,8 @@ def plan_report(
     if rewriter and rewriter != "none":
         needs.insert(0, _rewriter(rewriter))
     needs += [_reward(name) for name in rewards]
-    out_of_reach = {need.name for need in needs if need.out_of_reach}
+    unknown = [need for need in needs if need.out_of_reach]
+    out_of_reach = {need.name for need in unknown}
     memory, reason = _memory(
         None if rewriter in out_of_reach else rewriter,
         None if generator in out_of_reach else generator,
@@ -173,7 +174,8 @@ def plan_report(
         settings,
     )
     if out_of_reach:
-        reason = f"nothing is known of {', '.join(sorted(out_of_reach))}: see the downloads"
+        why = dict.fromkeys(d.problem for need in unknown for d in need.downloads if not d.parts)
+        reason = f"nothing is known of {', '.join(sorted(out_of_reach))}: {' / '.join(why)}"
     there = next(p for p in (Path(HF_HUB_CACHE), *Path(HF_HUB_CACHE).parents) if p.exists())
     return RunReport(tuple(needs), memory, reason, shutil.disk_usage(there).free, bool(get_token()))
 

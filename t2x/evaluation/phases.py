@@ -93,16 +93,17 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
     A warning and no error: weights may be loaded smaller than they are stored, and systems swap.
     """
     from t2x.devices import resolve_device
-    from t2x.memory import Preflight, available_bytes
+    from t2x.memory import PhasePlan, RunPlan, available_bytes
 
-    stages = {
-        f"{kind} {source}": _stored_bytes(source)
-        for kind, source in (("rewriter", rewriter), ("generator", generator))
+    unknown = {"beside": None}, {"resident": None}
+    phases = [
+        PhasePlan(kind, source, {"weights": _stored_bytes(source)}, *unknown)
+        for kind, source in (("rewrite", rewriter), ("generate", generator))
         if isinstance(source, str)
-    }
-    if not stages:
+    ]
+    if not phases:
         return
-    found = Preflight(stages, available_bytes(resolve_device(None)))
+    found = RunPlan(tuple(phases), available_bytes(resolve_device(None)))
     log.info("memory: %s", found.summary())
     if found.in_phases is False:
         log.warning("memory: %s", found.summary())
@@ -110,12 +111,15 @@ def check_memory(rewriter: str | Rewriter, generator: str | Generator) -> None:
 
 def _stored_bytes(name: str) -> int | None:
     """Bytes of a model's weights as they are stored, or None where that is unknown."""
+    from t2x.generators.presets import preset_for
     from t2x.memory import weight_bytes
     from t2x.world.weights import EMBEDDED, require_model
 
     try:
         if name in EMBEDDED:
             return weight_bytes(require_model(name))
+        preset = preset_for(name)
+        name = preset.hub[0] if preset is not None and name == preset.name else name
         return weight_bytes(name) if "/" in name or os.path.isdir(name) else None
     except (T2XError, OSError) as error:  # loading it says more
         log.info("size of %s is unknown: %s", name, error)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from t2x.devices import resolve_device
+from t2x.devices import present_device
 from t2x.errors import MemoryRanOutError, T2XError
 from t2x.generators.adapters import Adapters
 from t2x.generators.calls import (
@@ -190,7 +190,7 @@ class DiffusionGenerator:
         options = published_options(source, preset, pipeline_kwargs)
 
         def load() -> Any:
-            target = resolve_device(device)
+            target = present_device(device)
             formats = number_formats(preset, dtype, target)
             placed = {**options, **placement.load_options(formats["default"], target)}
             pipeline = load_published(

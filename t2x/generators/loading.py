@@ -107,9 +107,11 @@ def load_pipeline(
     ``options`` go to ``DiffusionPipeline.from_pretrained`` as they are. Raises T2XError in one line
     when the folder is no pipeline, when the hub cannot be reached or when there are no safetensors.
     """
-    from diffusers import DiffusionPipeline
-
     from t2x.generators.single_file import load_single_file, loaded_parts
+    from t2x.loading_reports import quiet_imports
+
+    with quiet_imports():
+        from diffusers import DiffusionPipeline
 
     if names_file(source) and not Path(source).is_dir():
         return load_single_file(source, dtype=dtype, revision=revision, options=options)

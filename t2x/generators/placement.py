@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from t2x.devices import check_present
+from t2x.devices import present_device
 from t2x.errors import T2XError
 from t2x.memory.machine import is_out_of_memory
 
@@ -116,7 +116,7 @@ class Placement:
         try:
             _move(pipeline, device, self.offload)
         except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
-            check_present(device)
+            present_device(device)
             if not is_out_of_memory(error):
                 raise
             raise T2XError(

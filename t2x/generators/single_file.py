@@ -216,12 +216,13 @@ def load_single_file(
     given = dict(options or {})
     path = find_weights(source, what="checkpoint", suffixes=_SUFFIXES, revision=revision)
     contents = inspect_file(path)
-    config = _config_for(path, contents, given.pop("config", None))
     if not contents.denoiser:
         part = "vae" if contents.vae else "text_encoder"
         raise T2XError(
-            f"{path.name} is a part alone; load the pipeline and give it as {part}={str(path)!r}"
+            f"{path.name} is a part alone; load the pipeline and give it as {part}={str(path)!r} "
+            f"(--part {part}={path})"
         )
+    config = _config_for(path, contents, given.pop("config", None))
     if not contents.whole:
         return _around_denoiser(path, config, dtype=dtype, options=given)
     if "quantization_config" in given:

@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from t2x.memory.limits import Fitting, fit_under
     from t2x.memory.machine import available_bytes, parse_bytes, readable_bytes
     from t2x.memory.plan import PhasePlan, RunPlan, plan_run
-    from t2x.memory.weights import Preflight, weight_bytes
+    from t2x.memory.weights import weight_bytes
 
 _HOME = {
     "Fitting": "limits",
     "PhasePlan": "plan",
-    "Preflight": "weights",
     "RunPlan": "plan",
     "available_bytes": "machine",
     "fit_under": "limits",
@@ -38,7 +37,6 @@ _HOME = {
 __all__ = [
     "Fitting",
     "PhasePlan",
-    "Preflight",
     "RunPlan",
     "available_bytes",
     "fit_under",

@@ -206,9 +206,9 @@ class RunPlan:
 
     def summary(self) -> str:
         """One line for a log or a terminal."""
-        parts = ", ".join(f"{p.kind} {p.source} {readable_bytes(p.peak)}" for p in self.phases)
+        parts = ", ".join(f"{p.kind} {p.source} {_size(p.peak, p.weight)}" for p in self.phases)
         there = readable_bytes(self.limit)
-        total = readable_bytes(self.together_bytes)
+        total = _size(self.together_bytes, _sum(p.weight for p in self.phases))
         return f"{parts}; {total} together, {there} available: {self.verdict}"
 
 
@@ -296,6 +296,11 @@ def room_on(
 def _sum(sizes: Any) -> int | None:
     known = list(sizes)
     return None if None in known else sum(known)
+
+
+def _size(peak: int | None, weight: int | None) -> str:
+    """A peak in words; where it is unknown, what is known of it."""
+    return readable_bytes(peak) if peak or not weight else f"more than {readable_bytes(weight)}"
 
 
 def _max(sizes: Any) -> int | None:

@@ -1,9 +1,7 @@
-"""How many bytes a model needs, before anything is downloaded, and whether a run fits.
+"""How many bytes a model's weights take, before anything is downloaded.
 
-Rewriter, generator and rewards need not be in memory together: rewrite all, free, generate all,
-free, score all. ``Preflight`` tells whether a run must go in such phases. Only weights are
-counted, from safetensors headers or the hub's list of files: activations come on top, and
-``DiffusionGenerator`` halves its batch when they don't fit. What is unknown is None, never 0.
+They are read from safetensors headers, here or on the hub; what a run holds beside them is
+``t2x.memory.plan``'s. What is unknown is None, never 0.
 """
 
 from __future__ import annotations
@@ -12,14 +10,12 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2x.devices import named_dtype
 from t2x.errors import T2XError
 from t2x.generators.folders import base_of, part_names
-from t2x.memory.machine import readable_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -40,47 +36,7 @@ ITEM_BYTES = {
 }
 VARIANT = re.compile(r"\.(fp16|bf16|fp32|non_ema|ema)\b")
 
-__all__ = ["Preflight", "module_bytes", "weight_bytes"]
-
-
-@dataclass(frozen=True)
-class Preflight:
-    """What a run needs, ``stages`` in bytes, against ``available`` bytes; None is unknown."""
-
-    stages: Mapping[str, int | None]
-    available: int | None
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Stages whose size could not be found out."""
-        return tuple(name for name, size in self.stages.items() if size is None)
-
-    @property
-    def together(self) -> bool | None:
-        """Whether all stages fit at once; None when that can't be known."""
-        known = sum(size for size in self.stages.values() if size is not None)
-        return self._fits(known)
-
-    @property
-    def in_phases(self) -> bool | None:
-        """Whether each stage fits alone, the others freed; None when that can't be known."""
-        return self._fits(max((size or 0 for size in self.stages.values()), default=0))
-
-    def _fits(self, needed: int) -> bool | None:
-        if self.available is None:
-            return None
-        if needed > self.available:
-            return False
-        return None if self.unknown else True
-
-    def summary(self) -> str:
-        """One line for a log or a terminal."""
-        parts = ", ".join(f"{name} {readable_bytes(size)}" for name, size in self.stages.items())
-        verdict = {True: "fits together", None: "fit unknown"}.get(self.together)
-        if verdict is None:
-            phases = {True: "fits in phases only", False: "does not fit", None: "fit unknown"}
-            verdict = phases[self.in_phases]
-        return f"{parts}; {readable_bytes(self.available)} available: {verdict}"
+__all__ = ["module_bytes", "weight_bytes"]
 
 
 def weight_bytes(source: Any, *, dtype: str | torch.dtype | None = None) -> int | None:

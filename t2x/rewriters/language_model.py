@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from t2x.devices import loading_dtype, resolve_device
+from t2x.devices import loading_dtype, present_device
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.failures import check_vocabulary, reading
 from t2x.generators.placement import model_quantization
@@ -161,7 +161,7 @@ class LanguageModelRewriter:
             options.setdefault("model_id", "smollm2-135m-instruct")
             template = template or preset_template(preset) or SMALL
         template = template or checkpoint_template(weights, preset)
-        where = resolve_device(device)
+        where = present_device(device)
         number = loading_dtype(dtype, where)
         small = model_quantization(quantize, number, where)
         model, tokenizer = _load(

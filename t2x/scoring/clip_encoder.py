@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
+from t2x.devices import Device, loading_dtype, move_loaded, present_device
 from t2x.scoring.clip_sources import find_clip, load_open_clip
 from t2x.scoring.frozen import frozen
 from t2x.scoring.loaded import CLIP_FORMS, PROCESSOR_FORMS, loaded_objects
@@ -220,7 +220,7 @@ def load_clip(
         shown = [replace(Preprocess.from_torchvision(step), rounded=True) for step in others]
         return wrapped.with_preprocess(shown[0]) if shown else wrapped
     name = f"transformers:{source}" if processor is not None else find_clip(str(source))
-    place = resolve_device(device)
+    place = present_device(device)
     by_transformers = name.startswith("transformers:")
     number = loading_dtype(dtype, place) if by_transformers else dtype or torch.float32
     key = (name, f"{place} {number} {processor or ''}".rstrip())

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from t2x.devices import Device, loading_dtype, move_loaded, resolve_device
+from t2x.devices import Device, loading_dtype, move_loaded, present_device
 from t2x.errors import T2XError
 from t2x.failures import reading
 from t2x.functional.answers import token_log_probabilities
@@ -346,7 +346,7 @@ def load_vlm(
         model, processor = objects
         key = f"objects {id(model)} {id(processor)}"
         return Vlm(move_loaded(model, device, dtype), processor, key=key)
-    name, place = str(source), resolve_device(device)
+    name, place = str(source), present_device(device)
     number = torch.float32 if dtype is None and name in EMBEDDED else loading_dtype(dtype, place)
     label = (name, f"{place} {number}")
     if (found := _loaded.get(label)) is not None:

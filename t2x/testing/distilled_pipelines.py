@@ -1,5 +1,5 @@
 """Tiny pipelines of models that are sampled in few steps or take the guidance scale as an input:
-FLUX.2 and its klein, Sana-Sprint, SDXL Turbo (see ``pipelines``).
+FLUX.2 and its klein, Sana-Sprint, SDXL Turbo and Lightning (see ``pipelines``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from t2x.testing.models import (
 )
 from t2x.testing.pipelines import sana_parts, tiny_sdxl
 
-__all__ = ["tiny_flux2", "tiny_flux2_klein", "tiny_sana_sprint", "tiny_sdxl_turbo"]
+__all__ = [
+    "tiny_flux2",
+    "tiny_flux2_klein",
+    "tiny_sana_sprint",
+    "tiny_sdxl_lightning",
+    "tiny_sdxl_turbo",
+]
 
 _MULTIMODAL_TEMPLATE = (
     "{% for message in messages %}<|im_start|> {{ message['role'] }} "
@@ -125,12 +131,20 @@ def tiny_sana_sprint(seed: int = 0) -> Any:
 
 
 def tiny_sdxl_turbo(seed: int = 0) -> Any:
-    """Build SDXL as Turbo and Lightning are sampled: Euler on trailing timesteps (Turbo's with
-    noise of its own)."""
-    from diffusers import EulerAncestralDiscreteScheduler
+    """Build SDXL as Turbo is sampled: Euler with noise of its own, on trailing timesteps."""
+    return _sdxl_on_trailing("EulerAncestralDiscreteScheduler", seed)
+
+
+def tiny_sdxl_lightning(seed: int = 0) -> Any:
+    """Build SDXL as Lightning is sampled: Euler on trailing timesteps."""
+    return _sdxl_on_trailing("EulerDiscreteScheduler", seed)
+
+
+def _sdxl_on_trailing(scheduler: str, seed: int) -> Any:
+    import diffusers
 
     pipe = tiny_sdxl(seed)
-    pipe.scheduler = EulerAncestralDiscreteScheduler(
+    pipe.scheduler = getattr(diffusers, scheduler)(
         beta_schedule="scaled_linear", steps_offset=1, timestep_spacing="trailing"
     )
     return pipe

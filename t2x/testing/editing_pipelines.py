@@ -30,6 +30,7 @@ __all__ = [
     "EDITING_CALLS",
     "SOURCE_SIDES",
     "tiny_cogvideox_i2v",
+    "tiny_ltx_condition",
     "tiny_qwen_image_edit",
     "tiny_wan_i2v",
 ]
@@ -100,7 +101,7 @@ def tiny_wan_i2v(seed: int = 0, *, experts: int = 1) -> Any:
     from diffusers import WanImageToVideoPipeline
     from transformers import CLIPImageProcessor, CLIPVisionConfig, CLIPVisionModel
 
-    see = {} if experts == 2 else {"image_dim": 16, "added_kv_proj_dim": 24}
+    see: dict[str, Any] = {} if experts == 2 else {"image_dim": 16, "added_kv_proj_dim": 24}
     parts = tiny_wan(seed, experts=experts, in_channels=36, **see).components
     clip: dict[str, Any] = {}
     if experts == 1:
@@ -121,6 +122,17 @@ def tiny_cogvideox_i2v(seed: int = 0) -> Any:
     return CogVideoXImageToVideoPipeline(**tiny_cogvideox(seed, in_channels=8).components)
 
 
+def tiny_ltx_condition(seed: int = 0) -> Any:
+    """Build an LTXConditionPipeline: pictures stand in for frames, and steps have a level for each
+    token. The class of LTX's distilled models, whose schedule does not shift with the size."""
+    from diffusers import FlowMatchEulerDiscreteScheduler, LTXConditionPipeline
+
+    pipe = LTXConditionPipeline(**tiny_ltx(seed, timestep_conditioning=True).components)
+    changes = {"use_dynamic_shifting": False, "shift_terminal": None}
+    pipe.scheduler = FlowMatchEulerDiscreteScheduler.from_config(pipe.scheduler.config, **changes)
+    return pipe
+
+
 EDITING: Mapping[str, Callable[..., Any]] = {
     "sd15-img2img": partial(_as, "StableDiffusionImg2ImgPipeline", tiny_stable_diffusion),
     "pix2pix": tiny_instruct_pix2pix,
@@ -139,6 +151,7 @@ EDITING: Mapping[str, Callable[..., Any]] = {
     "wan22-i2v": partial(tiny_wan_i2v, experts=2),
     "cogvideox-i2v": tiny_cogvideox_i2v,
     "ltx-i2v": partial(_as, "LTXImageToVideoPipeline", tiny_ltx),
+    "ltx-condition": tiny_ltx_condition,
 }
 
 SOURCE_SIDES: Mapping[str, int] = {"flux2-edit": 64, "klein-edit": 64}
@@ -167,4 +180,5 @@ EDITING_CALLS: Mapping[str, Mapping[str, Any]] = {
     "wan22-i2v": CALLS["wan"],
     "cogvideox-i2v": CALLS["cogvideox"],
     "ltx-i2v": CALLS["ltx"],
+    "ltx-condition": CALLS["ltx"],
 }

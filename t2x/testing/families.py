@@ -16,6 +16,7 @@ from t2x.testing.distilled_pipelines import (
     tiny_flux2,
     tiny_flux2_klein,
     tiny_sana_sprint,
+    tiny_sdxl_lightning,
     tiny_sdxl_turbo,
 )
 from t2x.testing.pipelines import (
@@ -49,7 +50,11 @@ FAMILIES: Mapping[str, Callable[..., Any]] = {
 DISTILLED: Mapping[str, Callable[..., Any]] = {"flux2": tiny_flux2, "sprint": tiny_sana_sprint}
 VARIANTS: Mapping[str, Callable[..., Any]] = {
     "turbo": tiny_sdxl_turbo,
+    "lightning": tiny_sdxl_lightning,
+    "schnell": partial(tiny_flux, guidance_embeds=False),
+    "klein4": partial(tiny_flux2_klein, is_distilled=True),
     "wan22": partial(tiny_wan, experts=2),
+    "wan5b": partial(tiny_wan, expand_timesteps=True),
     "cogvideox15": partial(tiny_cogvideox, patch_size_t=2),
 }
 
@@ -76,6 +81,10 @@ CALLS: Mapping[str, Mapping[str, Any]] = {
     "flux2": _FLUX2,
     "sprint": _SANA,
     "turbo": {**_PICTURE, "guidance_scale": 0.0},
+    "lightning": {**_PICTURE, "guidance_scale": 0.0},
+    "schnell": {**_PICTURE, "guidance_scale": 0.0, "max_sequence_length": 16},
+    "klein4": {**_FLUX2, "guidance_scale": 1.0},
     "wan22": {**_VIDEO, "max_sequence_length": 16},
+    "wan5b": {**_VIDEO, "max_sequence_length": 16},
     "cogvideox15": {**_VIDEO, "num_frames": 9, "max_sequence_length": 16},
 }

@@ -171,8 +171,9 @@ def tiny_sd3(seed: int = 0) -> Any:
     )
 
 
-def tiny_flux(seed: int = 0) -> Any:
-    """Build a FluxPipeline: packed latents, the guidance scale as an input of the transformer."""
+def tiny_flux(seed: int = 0, *, guidance_embeds: bool = True) -> Any:
+    """Build a FluxPipeline: packed latents and, as in FLUX.1 dev, the guidance scale as an input of
+    the transformer. schnell has none (``guidance_embeds``), and no shift by the size."""
     from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 
     clip, words = tiny_clip_tokenizer(), tiny_word_tokenizer()
@@ -186,12 +187,12 @@ def tiny_flux(seed: int = 0) -> Any:
             num_attention_heads=2,
             joint_attention_dim=32,
             pooled_projection_dim=32,
-            guidance_embeds=True,
+            guidance_embeds=guidance_embeds,
             axes_dims_rope=(4, 4, 8),
         )
         encoders = tiny_clip_text(clip), tiny_t5(words)
     return FluxPipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
+        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=guidance_embeds),
         vae=tiny_vae(seed, scaling_factor=0.5, shift_factor=0.1),
         text_encoder=encoders[0],
         tokenizer=clip,

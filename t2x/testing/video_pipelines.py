@@ -14,11 +14,14 @@ from t2x.testing.models import (
 __all__ = ["tiny_cogvideox", "tiny_hunyuan_video", "tiny_ltx", "tiny_wan"]
 
 
-def tiny_wan(seed: int = 0, *, experts: int = 1, **transformer: Any) -> Any:
+def tiny_wan(
+    seed: int = 0, *, experts: int = 1, expand_timesteps: bool = False, **transformer: Any
+) -> Any:
     """Build a WanPipeline for videos of 1 + 4k frames and sizes in multiples of 16.
 
-    With two ``experts``, as in Wan 2.2, the second takes the noise levels below half. Further
-    settings are those of its transformers.
+    With two ``experts``, as in Wan 2.2, the second takes the noise levels below half; with
+    ``expand_timesteps``, as in its model of 5B, each token is told its level. Further settings are
+    those of its transformers.
     """
     from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline
     from diffusers import WanTransformer3DModel as Transformer
@@ -51,6 +54,7 @@ def tiny_wan(seed: int = 0, *, experts: int = 1, **transformer: Any) -> Any:
             transformer=first,
             transformer_2=second[0] if second else None,
             boundary_ratio=0.5 if second else None,
+            expand_timesteps=expand_timesteps,
         )
 
 

@@ -32,10 +32,13 @@ PRESETS = {
     "sd15": "sd-1.5",
     "sdxl": "sdxl-base",
     "turbo": "sdxl-turbo",
+    "lightning": "sdxl-lightning",
     "sd3": "sd-3.5-medium",
     "flux": "flux.1-dev",
+    "schnell": "flux.1-schnell",
     "flux2": "flux.2-dev",
     "klein": "flux.2-klein-base-4b",
+    "klein4": "flux.2-klein-4b",
     "sana": "sana-1.6b",
     "sprint": "sana-sprint-1.6b",
     "pixart": "pixart-sigma",
@@ -43,6 +46,7 @@ PRESETS = {
     "z": "z-image-turbo",
     "wan": "wan2.1-t2v-1.3b",
     "wan22": "wan2.2-t2v-a14b",
+    "wan5b": "wan2.2-ti2v-5b",
     "cogvideox": "cogvideox-2b",
     "cogvideox15": "cogvideox-1.5-5b",
     "ltx": "ltx-video",
@@ -55,6 +59,7 @@ PRESETS = {
     "wan-i2v": "wan2.1-i2v-14b-480p",
     "wan22-i2v": "wan2.2-i2v-a14b",
     "cogvideox-i2v": "cogvideox-5b-i2v",
+    "ltx-condition": "ltx-video-13b-distilled",
 }
 SEEDS = [0, 1]
 

@@ -21,7 +21,14 @@ from .cases import ALL, Family, pictures
 CPU = torch.device("cpu")
 CLOSE = 0.2  # what is said, of what was measured
 # Each source is drawn in a call of its own, where pictures that are done would count.
-ALONE = ("flux2-edit", "klein-edit", "qwen-edit-plus", "wan-i2v", "wan22-i2v")
+ALONE = (
+    "flux2-edit",
+    "klein-edit",
+    "qwen-edit-plus",
+    "wan-i2v",
+    "wan22-i2v",
+    "ltx-condition",
+)
 
 
 @pytest.mark.parametrize("name", ALL)

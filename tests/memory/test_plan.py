@@ -197,6 +197,8 @@ def test_verdicts_and_what_to_change():
     nobody = RunPlan((PhasePlan("score", "y", {"m": 5}, {"score": None}, {"resident": None}),), 9)
     assert (nobody.verdict, nobody.together, nobody.unknown) == ("fit unknown", None, ("score y",))
     assert RunPlan(nobody.phases, 4).in_phases is False
+    said = "score y more than 5 B; more than 5 B together, 9 B available: fit unknown"
+    assert nobody.summary() == said
     assert RunPlan(phases, None).verdict == "fit unknown"
 
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from t2x.errors import T2XError
-from t2x.memory import Preflight, available_bytes, machine, weight_bytes
+from t2x.memory import available_bytes, machine, weight_bytes
 from t2x.memory.weights import _plain_files
 from t2x.testing import tiny_stable_diffusion
 
@@ -90,25 +90,6 @@ def test_hub_headers_are_summed(monkeypatch):
     )
     assert weight_bytes("owner/model") == 40 + 8 + 10
     assert weight_bytes("owner/model", dtype="fp16") == 20 + 8 + 10
-
-
-def test_preflight_tells_phases_from_together():
-    stages = {"rewriter": 3_000_000_000, "generator": 12_000_000_000}
-    roomy, tight, small = (Preflight(stages, gb * 10**9) for gb in (16, 13, 8))
-    assert (roomy.together, roomy.in_phases) == (True, True)
-    assert (tight.together, tight.in_phases) == (False, True)
-    assert (small.together, small.in_phases) == (False, False)
-    assert tight.summary() == "rewriter 3 GB, generator 12 GB; 13 GB available: fits in phases only"
-    assert small.summary().endswith("does not fit")
-
-
-def test_preflight_does_not_guess():
-    unknown = Preflight({"rewriter": None, "generator": 5}, 10)
-    assert unknown.unknown == ("rewriter",)
-    assert (unknown.together, unknown.in_phases) == (None, None)
-    assert "rewriter unknown" in unknown.summary()
-    assert Preflight({"generator": 5}, None).together is None
-    assert Preflight({"rewriter": None, "generator": 50}, 10).in_phases is False
 
 
 def test_this_machine_has_memory():
