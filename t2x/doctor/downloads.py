@@ -63,9 +63,7 @@ def find_download(
     """
     if switch := offline_switch():
         found = _cached(source, f"{switch} is set")
-        what = (
-            "" if found.parts else "; unset it once to see and download it, or give a local folder"
-        )
+        what = "" if found.parts else "; unset it once, or give a local folder"
         return replace(found, problem=found.problem + what)
     from huggingface_hub import HfApi
 

@@ -119,7 +119,8 @@ def _stored_bytes(name: str) -> int | None:
         if name in EMBEDDED:
             return weight_bytes(require_model(name))
         preset = preset_for(name)
-        name = preset.hub[0] if preset is not None and name == preset.name else name
+        if preset is not None and name == preset.name:
+            return preset.download_bytes  # of the variant that is loaded
         return weight_bytes(name) if "/" in name or os.path.isdir(name) else None
     except (T2XError, OSError) as error:  # loading it says more
         log.info("size of %s is unknown: %s", name, error)

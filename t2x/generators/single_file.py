@@ -216,12 +216,6 @@ def load_single_file(
     given = dict(options or {})
     path = find_weights(source, what="checkpoint", suffixes=_SUFFIXES, revision=revision)
     contents = inspect_file(path)
-    if not contents.denoiser:
-        part = "vae" if contents.vae else "text_encoder"
-        raise T2XError(
-            f"{path.name} is a part alone; load the pipeline and give it as {part}={str(path)!r} "
-            f"(--part {part}={path})"
-        )
     config = _config_for(path, contents, given.pop("config", None))
     if not contents.whole:
         return _around_denoiser(path, config, dtype=dtype, options=given)
@@ -266,6 +260,13 @@ def config_source(
 
 
 def _config_for(path: Path, contents: Contents, config: Any) -> str:
+    """What the configuration of a pipeline from this file is; refuses a part that is none."""
+    if not contents.denoiser:
+        part = "vae" if contents.vae else "text_encoder"
+        raise T2XError(
+            f"{path.name} is a part alone; load the pipeline and give it as {part}={str(path)!r} "
+            f"(--part {part}={path})"
+        )
     if config is not None:
         return str(config)
     if contents.repository is None:

@@ -239,7 +239,16 @@ def test_what_does_not_fit_is_said_before_anything_is_loaded(free, warned, monke
         lambda name: loaded.append("does not fit" in caplog.text) or FakeRewriter(),
     )
     demo(rewriter="emoji-rewriter", num=1)
-    assert loaded == [warned] and ("rewriter emoji-rewriter" in caplog.text) == warned
+    assert loaded == [warned] and ("rewrite emoji-rewriter" in caplog.text) == warned
+
+
+def test_a_published_generator_is_warned_of_without_asking_a_hub(monkeypatch, caplog):
+    monkeypatch.setattr("t2x.memory.weights._hub_bytes", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("t2x.memory.machine.available_bytes", lambda device: 24 * 10**9)
+    check_memory(FakeRewriter(), "sdxl-base")
+    assert caplog.text == ""
+    check_memory(FakeRewriter(), "flux.1-dev")
+    assert "generate flux.1-dev more than 33.7 GB" in caplog.text
 
 
 def test_sizes_that_nobody_knows_stop_nothing(monkeypatch, caplog):
