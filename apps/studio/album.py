@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t2x.errors import T2XError
 from t2x.plain import plain
 from t2x.studio.events import Drawn, GuidanceStep, Scored
 from t2x.studio.recipes import Recipe, write_picture
@@ -20,6 +22,8 @@ from .bars import ARMS, number
 
 if TYPE_CHECKING:
     from t2x.studio.requests import Request
+
+log = logging.getLogger(__name__)
 
 __all__ = ["BY_SEED", "Album", "Picture"]
 
@@ -38,6 +42,12 @@ class Picture:
     recipe: str  # path of the JSON file
     prompt: str
     text: str
+    video: str = ""  # path of the MP4 file of a video, where one could be written
+
+    @property
+    def shown(self) -> str:
+        """Path of what a page shows and gives to people: what any player plays, of a video."""
+        return self.video or self.path
 
 
 @dataclass
@@ -51,6 +61,7 @@ class Album:
     scores: list[Scored] = field(default_factory=list)
     steps: list[GuidanceStep] = field(default_factory=list)
     order: dict[str, list[int]] = field(default_factory=dict)
+    note: str = ""  # why videos are no MP4 files
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="t2x-studio-")))
 
     def remove(self) -> None:
@@ -65,6 +76,7 @@ class Album:
         written = json.dumps(facts, ensure_ascii=False, indent=1)
         kept = Recipe.from_record(drawn.recipe)
         write_picture(path, drawn.picture, kept, frames=drawn.frames, fps=drawn.fps)
+        video = self._video(drawn, path.with_suffix(".mp4")) if drawn.frames else ""
         recipe = self.folder / f"{name}.json"
         recipe.write_text(written, encoding="utf-8", errors="replace")
         text = str(facts.get("text", ""))
@@ -76,8 +88,28 @@ class Album:
             str(recipe),
             str(facts.get("prompt", text)),
             text,
+            video,
         )
         self.arms.setdefault(drawn.arm, []).append(picture)
+
+    def _video(self, drawn: Drawn, path: Path) -> str:
+        """Write the MP4 file of a video; gives its path, or "" and leaves a note."""
+        from t2x.media import from_pil, save_video
+
+        frames = from_pil(list(drawn.frames))
+        assert not isinstance(frames, list)
+        try:
+            save_video(frames, path, fps=drawn.fps)
+        except T2XError as error:
+            self.note = f"Videos are shown as animated PNG files: {error}."
+        except Exception as error:  # whatever an encoder raises, the frames are there
+            log.warning("no MP4 file of a video", exc_info=True)
+            reason = " ".join(str(error).split())[:200]
+            self.note = f"Videos are shown as animated PNG files: MP4 failed ({reason})."
+        else:
+            return str(path)
+        path.unlink(missing_ok=True)
+        return ""
 
     def step(self, step: GuidanceStep) -> None:
         """Keep a step of the picture that is being steered, and forget those of the one before."""
@@ -101,7 +133,7 @@ class Album:
 
     def gallery(self, arm: str, *, by: str = BY_SEED) -> list[tuple[str, str]]:
         """Path and caption of each picture of an arm, as they are shown."""
-        return [(p.path, self._caption(p, by)) for p in self.placed(arm)]
+        return [(p.shown, self._caption(p, by)) for p in self.placed(arm)]
 
     def values(self, picture: Picture) -> dict[str, float]:
         """What each reward says of one picture; NaN is not measured."""

@@ -2,13 +2,19 @@
   // gradio asks for pictures only when they come near the window; those of a job are few, and
   // whoever scrolls, prints or captures the page should find them there. They are named by what
   // they show: arm, words and caption.
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const look = image => {
     if (image.loading === "lazy") image.loading = "eager";
+    if (image.tagName === "VIDEO" && !image.controls && !image.loop && !still) {
+      image.muted = image.loop = image.playsInline = true; // in the row; one that is opened waits
+      image.play().catch(() => {});
+    }
     const title = image.closest(".column")?.querySelector("h3.arm");
     if (!title) return;
     const caption = image.closest("button")?.querySelector(".caption-label")?.innerText ?? "";
     const said = [title.innerText, title.dataset.words, caption].filter(Boolean).join(", ");
-    if (image.alt !== said) image.alt = said;
+    const name = image.tagName === "VIDEO" ? "aria-label" : "alt";
+    if (image.getAttribute(name) !== said) image.setAttribute(name, said);
   };
   let due = false;
   const later = () => {
@@ -16,7 +22,7 @@
     due = true;
     requestAnimationFrame(() => {
       due = false;
-      document.querySelectorAll(".arms img").forEach(look);
+      document.querySelectorAll(".arms img, .arms video").forEach(look);
     });
   };
   new MutationObserver(later).observe(document.body, { subtree: true, childList: true });

@@ -24,6 +24,7 @@ class Picked:
 
     bar: gr.Column
     about: gr.HTML
+    video: gr.DownloadButton
     png: gr.DownloadButton
     recipe: gr.DownloadButton
     edit: gr.Button
@@ -33,7 +34,8 @@ class Picked:
     @property
     def outputs(self) -> list[Any]:
         """What a selection changes."""
-        return [self.bar, self.about, self.png, self.recipe, self.shows, self.path]
+        files = [self.video, self.png, self.recipe]
+        return [self.bar, self.about, *files, self.shows, self.path]
 
     def cleared(self) -> dict[Any, Any]:
         """Nothing is selected."""
@@ -44,7 +46,10 @@ class Picked:
         return {
             self.bar: gr.Column(visible=True),
             self.about: about_html(album, picture),
-            self.png: gr.DownloadButton(value=picture.path),
+            self.video: gr.DownloadButton(value=picture.video or None, visible=bool(picture.video)),
+            self.png: gr.DownloadButton(
+                "PNG with its recipe" if picture.video else "Download", value=picture.path
+            ),
             self.recipe: gr.DownloadButton(value=picture.recipe),
             self.shows: picture.text,
             self.path: picture.path,
@@ -58,13 +63,16 @@ def picked_bar(desk: Desk, *, prefix: str = "") -> Picked:
         about = gr.HTML(elem_id=f"{prefix}picked-about")
         row = gr.Row(elem_classes="tools") if prefix else desk.picked_tools.render()
         with row:
+            video = gr.DownloadButton(
+                "Download", size="sm", elem_id=f"{prefix}download-video", visible=False, scale=0
+            )
             png = gr.DownloadButton("Download", size="sm", elem_id=f"{prefix}download-png", scale=0)
             recipe = gr.DownloadButton(
                 "Recipe (JSON)", size="sm", elem_id=f"{prefix}download-json", scale=0
             )
             edit = gr.Button("Edit this", size="sm", elem_id=f"{prefix}edit-this", scale=0)
         path = gr.State(None) if prefix else desk.picked
-    return Picked(bar, about, png, recipe, edit, gr.State(""), path)
+    return Picked(bar, about, video, png, recipe, edit, gr.State(""), path)
 
 
 def about_html(album: Album, picture: Picture) -> str:

@@ -242,7 +242,9 @@ class Show:
         stage, album = self.stage, self.album
         seconds = event.entry.seconds.get("total", 0.0)
         said = {
-            stage.status: note_line(" ".join([f"Done in {seconds:.1f} s.", *event.entry.notes]))
+            stage.status: note_line(
+                " ".join([f"Done in {seconds:.1f} s.", *event.entry.notes, album.note]).strip()
+            )
         }
         if self.sides or not album.arms:
             columns = gr.Gallery(columns=self._columns())

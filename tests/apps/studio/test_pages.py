@@ -47,6 +47,42 @@ def test_a_video_is_shown_as_one_that_moves(drawn: Callable[..., Drawn]) -> None
     album.remove()
 
 
+FRAMES = tuple(Image.new("RGB", (16, 16), (60 * i, 0, 0)) for i in range(3))
+
+
+def test_a_video_is_an_mp4_file_beside_the_png_with_its_recipe(drawn: Callable[..., Drawn]) -> None:
+    pytest.importorskip("av", reason="needs pip install 't2x[video]'")
+    from t2x.apps.studio.album import Album
+    from t2x.media import load_media
+
+    album = Album()
+    album.add(drawn(frames=FRAMES, fps=8))
+    (picture,) = album.placed("original")
+    assert load_media(picture.video).shape == (1, 3, 3, 16, 16) and not album.note
+    assert album.gallery("original") == [(picture.video, "seed 0")]
+    with Image.open(picture.path) as image:
+        assert image.info["prompt"] == "a cat"
+    album.remove()
+
+
+@pytest.mark.parametrize(("size", "said"), [((16, 16), "t2x[video]"), ((15, 16), "even sides")])
+def test_where_no_mp4_can_be_written_a_video_is_an_animated_png_and_a_line_says_why(
+    drawn: Callable[..., Drawn], monkeypatch: pytest.MonkeyPatch, size: Any, said: str
+) -> None:
+    import sys
+
+    from t2x.apps.studio.album import Album
+
+    monkeypatch.setitem(sys.modules, "av", None)
+    album = Album()
+    album.add(drawn(frames=[frame.resize(size) for frame in FRAMES], fps=8))
+    (picture,) = album.placed("original")
+    assert said in album.note and "animated PNG" in album.note and "\n" not in album.note
+    assert album.gallery("original") == [(picture.path, "seed 0")]
+    assert not picture.video and not list(album.folder.glob("*.mp4"))
+    album.remove()
+
+
 def test_the_best_come_first_and_what_is_not_measured_last(drawn: Callable[..., Drawn]) -> None:
     from t2x.apps.studio.album import BY_SEED, Album
 
