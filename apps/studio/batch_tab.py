@@ -30,7 +30,7 @@ class _Parts:
     """The components of the tab."""
 
     file: gr.File
-    column: gr.Textbox
+    column: gr.Dropdown
     num: gr.Number
     seed: gr.Number
     add: gr.Button
@@ -66,12 +66,12 @@ def tab(desk: Desk) -> None:
 def _layout() -> _Parts:
     parts: dict[str, Any] = {}
     parts["file"] = gr.File(
-        label="A file of prompts: JSONL, CSV with a column 'prompt', or one per line",
+        label="A file of prompts: JSONL, CSV, or one per line",
         file_count="single", type="filepath", elem_id="batch-file", height=150,
     )  # fmt: skip
     with gr.Row():
-        parts["column"] = gr.Textbox(
-            label="Column (CSV)", placeholder="prompt", elem_id="batch-column", min_width=130
+        parts["column"] = gr.Dropdown(
+            [], label="Column (CSV)", elem_id="batch-column", min_width=130, visible=False
         )
         parts["num"] = gr.Number(
             1, label="Rewrites of each", precision=0, minimum=1, maximum=16,
@@ -204,6 +204,13 @@ def _wire_files(desk: Desk, parts: _Parts) -> None:
 
     every = [parts.chosen, *parts.shown]
     desk.tabs.select(refresh, [parts.chosen, desk.guest], every, **FAST)
+
+    def columns(path: str | None) -> gr.Dropdown:
+        """What a table that was chosen has; other files have no columns."""
+        names, likely = desk.batches.columns(path, name=Path(path).name) if path else ([], None)
+        return gr.Dropdown(names, value=likely, visible=bool(names))
+
+    parts.file.change(columns, parts.file, parts.column, **FAST)
 
     def choose(chosen: str | None, guest: Any, request: gr.Request) -> Any:
         try:

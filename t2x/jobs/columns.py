@@ -20,7 +20,7 @@ MAX_LINE = 1 << 20  # bytes; a prompt is a few hundred
 _SEPARATORS = ",;\t"
 _MARK = b"\xef\xbb\xbf"  # editors on Windows begin a file with it
 
-__all__ = ["MAX_LINE", "Record", "read_column"]
+__all__ = ["MAX_LINE", "Record", "column_names", "read_column"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,14 @@ def read_column(lines: Iterator[bytes], column: str) -> Iterator[Record]:
         if record.error:
             reader.give_back(held[1:])
         yield record
+
+
+def column_names(lines: Iterator[bytes]) -> list[str]:
+    """The names in the header, split at the separator that gives most of them."""
+    taken = _Reader(lines).take(_SEPARATORS)
+    text = b"".join(taken[1]).decode("utf-8-sig", "replace") if taken else ""
+    found = (next(csv.reader([text], delimiter=separator), []) for separator in _SEPARATORS)
+    return [name.strip() for name in max(found, key=len) if name.strip()]
 
 
 class _Reader:
@@ -129,8 +137,8 @@ def _header(raw: bytes, column: str) -> tuple[str, int, int]:
     names = next(csv.reader([text]), [])
     shown = ", ".join(repr(name) for name in names[:20]) or "none"
     raise T2XError(
-        f"the first line of the CSV names no column {column!r}; it names {shown}; give one with "
-        "--column"
+        f"the first line of the CSV names no column {column!r}; it names {shown}; say which of "
+        "them holds the prompts (--column)"
     )
 
 

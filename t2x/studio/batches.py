@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.files import made_folder, write_whole
+from t2x.jobs.columns import MAX_LINE, column_names
 from t2x.jobs.lines import Source, file_source
 from t2x.jobs.output import side_files
 from t2x.studio.requests import TaskRequest
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"[0-9]{10}-[0-9a-f]{16}")
 _SUFFIXES = (".jsonl", ".ndjson", ".csv", ".tsv", ".txt")
+_TABLES = (".csv", ".tsv")
+_LIKELY = ("prompt", "prompts", "text", "caption", "description")  # columns of prompts
 _FEW = 8  # prompts between two tidings
 _OFFERED = "downloads"
 MOST = 100  # batches of one user that are kept
@@ -114,6 +117,8 @@ class Batches:
         if len(self.all(user)) >= MOST:
             raise T2XError(f"you have {MOST} batches already; delete some first")
         id = f"{int(time.time()):010d}-{secrets.token_hex(8)}"
+        if suffix not in _TABLES:  # left over from another file
+            column = None
         batch = Batch(id, user, shown, suffix, column or None, num, seed)
         folder = made_folder(self.folder(batch))
         try:
@@ -129,6 +134,23 @@ class Batches:
                 raise T2XError(f"{shown} can't be kept: {error}") from error
             raise
         return batch
+
+    @staticmethod
+    def columns(path: str | Path, *, name: str = "") -> tuple[list[str], str | None]:
+        """The columns of a table, and the one that seems to hold the prompts; none of other files,
+        and of what is no file of prompts."""
+        shown = shown_name(name or str(path))
+        if not shown.lower().endswith(_TABLES):
+            return [], None
+        try:
+            check_prompts_file(path, name=shown)
+            with Path(path).open("rb") as file:
+                names = column_names(iter(lambda: file.readline(MAX_LINE + 2), b""))
+        except (OSError, T2XError):  # told when the file is taken in
+            return [], None
+        by_word = {column.casefold(): column for column in reversed(names)}
+        likely = [by_word[word] for word in _LIKELY if word in by_word]
+        return names, next(iter(likely or names[: len(names) == 1]), None)
 
     def all(self, user: str) -> list[Batch]:
         """A user's batches, the newest first."""

@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 from t2x.errors import T2XError
+from t2x.jobs.lines import read_lines
 from t2x.media import png_text
+from t2x.plain import json_line
 from t2x.studio import Studio
 from t2x.studio.batches import Batches, _save
 from t2x.studio.events import Cancelled, Drawn, Failed, Finished, Progress, Waiting
@@ -61,6 +63,74 @@ def test_from_upload_to_download(studio: Studio, tmp_path: Path) -> None:
             again.get("ben", id)
     again.delete(batch)
     assert again.all("ada") == [] and not list((tmp_path / "home").rglob("*.png"))
+
+
+def read_in(tmp_path: Path, name: str, data: bytes) -> tuple[list[str], str | None]:
+    """Prompts of the lines of an upload, and the column that was guessed."""
+    (path := tmp_path / "upload").write_bytes(data)
+    batches = Batches(tmp_path / "home")
+    _, likely = batches.columns(path, name=name)
+    batch = batches.add("ada", path, name=name, column=likely)
+    prompts = [line.prompt for line in read_lines(batches.source(batch)) if line.prompt]
+    assert batch.total == len(prompts) and batches.get("ada", batch.id) == batch
+    return prompts, likely
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    ("name", "lines", "column"),
+    [
+        ("a.csv", [b"prompt", b"a cat", b'"two, dogs"'], "prompt"),
+        ("a.csv", [b"id;Caption", b"1;a cat", b"2;two, dogs"], "Caption"),
+        ("A.TSV", [b"text\tprompt", b"x\ta cat", b"y\ttwo, dogs"], "prompt"),
+        ("a.csv", [b"words", b"a cat", b'"two, dogs"'], "words"),
+        ("a.txt", [b"a cat", b"", b"two, dogs"], None),
+        ("a.jsonl", [b'{"prompt": "a cat"}', b'"two, dogs"'], None),
+    ],
+)
+def test_tables_and_lines_as_programs_of_windows_write_them(
+    tmp_path: Path, name: str, lines: list[bytes], column: str | None, end: bytes, mark: bytes
+) -> None:
+    for data in (mark + end.join(lines), mark + end.join(lines) + end):
+        assert read_in(tmp_path, name, data) == (["a cat", "two, dogs"], column)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.csv", b"", "is empty"),
+        ("a.csv", b"prompt\r\n", "holds no prompt"),
+        ("a.csv", b"id,size\n1,2\n", "names no column 'prompt'; it names 'id', 'size'"),
+        ("a.csv", b"\xff\xfep\0r\0", "UTF-16"),
+        ("a.txt", b"\n\n \n", "holds no prompt"),
+        ("a.txt", b"a cat\ra dog\ra bus", "end in CR alone"),
+    ],
+)
+def test_what_holds_no_prompts_is_one_line_and_leaves_nothing(
+    tmp_path: Path, name: str, data: bytes, said: str
+) -> None:
+    with pytest.raises(T2XError, match=said) as caught:
+        read_in(tmp_path, name, data)
+    assert "\n" not in str(caught.value) and not list((tmp_path / "home").rglob("input*"))
+
+
+def test_a_column_of_the_file_before_is_nothing_to_plain_lines(tmp_path: Path) -> None:
+    (path := tmp_path / "upload").write_text("a cat\n")
+    assert Batches(tmp_path).add("ada", path, name="a.txt", column="Caption").column is None
+
+
+def test_a_hundred_thousand_lines(tmp_path: Path) -> None:
+    prompts = [f"{n} cats" for n in range(100_000)]
+    found, _ = read_in(tmp_path, "a.csv", "\r\n".join(["prompt", *prompts]).encode())
+    assert found == prompts
+    batches = Batches(tmp_path / "home")
+    (batch,) = batches.all("ada")
+    done = [{"index": n, "prompt": prompts[n], "rewrites": []} for n in range(60_000)]
+    batches.output(batch).write_text("".join(map(json_line, done)) + '{"index": 60000, "cut')
+    state = batches.state(batch)
+    assert (state.written, state.total, state.done) == (60_000, 100_000, False)
+    assert sum(1 for _ in batches.records(batch)) == 60_000
 
 
 def test_a_video_of_a_batch_keeps_its_frames(tmp_path: Path) -> None:
