@@ -14,8 +14,9 @@ from t2x.errors import T2XError
 __all__ = ["checkpoints", "made_folder", "take_lock", "write_metrics", "write_whole"]
 
 
-def made_folder(folder: str | Path) -> Path:
-    """Make a folder and see that files can be written there, or raise ``T2XError``.
+def made_folder(folder: str | Path, *, option: str = "--out") -> Path:
+    """Make a folder and see that files can be written there, or raise ``T2XError``, which names the
+    ``option`` that gives another.
 
     Called before the work that fills it, so that nothing is computed for a folder that can't be.
     """
@@ -25,7 +26,7 @@ def made_folder(folder: str | Path) -> Path:
             pass
     except OSError as error:
         raise T2XError(
-            f"cannot write into the folder {str(folder)!r}: {error}; give another with --out"
+            f"cannot write into the folder {str(folder)!r}: {error}; give another with {option}"
         ) from error
     return Path(folder)
 

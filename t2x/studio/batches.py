@@ -120,7 +120,7 @@ class Batches:
         if suffix not in _TABLES:  # left over from another file
             column = None
         batch = Batch(id, user, shown, suffix, column or None, num, seed)
-        folder = made_folder(self.folder(batch))
+        folder = made_folder(self.folder(batch), option="--home")
         try:
             shutil.copyfile(path, self._input(batch))
             batch = replace(batch, total=_prompts(self.source(batch)))

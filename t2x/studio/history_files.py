@@ -83,7 +83,7 @@ class HistoryFiles:
     def _make_ready(self) -> None:
         if self._is_ready:
             return
-        made_folder(self.home / "pictures")
+        made_folder(self.home / "pictures", option="--home")
         with self._alone():
             try:
                 try:

@@ -108,7 +108,7 @@ class Tastes:
     def _make_ready(self) -> None:
         if self._is_ready:
             return
-        made_folder(self.home)
+        made_folder(self.home, option="--home")
         try:
             self._prepare()
         except sqlite3.OperationalError as error:

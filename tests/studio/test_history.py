@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -20,7 +21,8 @@ from PIL import Image
 
 from t2x.errors import T2XError
 from t2x.media import png_text
-from t2x.studio.events import Drawn, Scored
+from t2x.studio import Studio
+from t2x.studio.events import Drawn, Finished, Scored
 from t2x.studio.history import History
 from t2x.studio.history_zip import zip_history
 from t2x.studio.recipes import Recipe, read_chunks
@@ -181,6 +183,18 @@ def test_a_folder_that_can_not_be_written_is_told_until_it_can(tmp_path: Path) -
     home.unlink()
     fill(history, 1)
     assert history.page("ada").total == 1
+
+
+def test_what_can_not_be_kept_reaches_its_user_and_is_told_once(
+    tmp_path: Path, make_studio: Callable[..., Studio]
+) -> None:
+    (tmp_path / "taken").write_text("a file is in the way")
+    studio = make_studio()
+    studio.listen(History(tmp_path / "taken").watch)
+    *events, last = studio.run(BestOfRequest("a cat", num=3, rewrite=False), user="ada")
+    assert sum(isinstance(event, Drawn) for event in events) == 3 and isinstance(last, Finished)
+    said = [note for note in last.entry.notes if "can't be kept" in note]
+    assert len(said) == 1 and "--home" in " ".join(last.entry.notes)
 
 
 def test_missing_and_cut_files_are_said_and_the_rest_is_shown(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from t2x.studio import Studio
+from t2x.studio.history import History
 
 pytestmark = pytest.mark.extra("app")
 USER = "guest-" + "0f" * 16
@@ -90,6 +91,21 @@ def test_who_has_logged_in_is_known_by_name() -> None:
 
     assert user_of(USER, cast(Any, SimpleNamespace(username="ada"))) == "user-ada"
     assert user_of(USER, None) == USER
+
+
+def test_a_page_without_a_home_is_built_and_says_so(tmp_path: Path) -> None:
+    from t2x.apps.studio.app import build
+    from t2x.apps.studio.history_tab import _found
+
+    home = tmp_path / "home"
+    home.write_text("a file is in the way")
+    page = build(Studio(home=home), home=home)
+    assert len(page.blocks) > 100
+    said = SimpleNamespace(said="said")
+    desk = SimpleNamespace(history=History(home))
+    shown = _found(cast(Any, desk), cast(Any, said), "ada", "", False, 0, [])
+    assert "annot write into the folder" in shown["said"] and "alert" in shown["said"]
+    assert list(tmp_path.iterdir()) == [home]
 
 
 def test_the_browser_s_id_outlives_a_restart(tmp_path: Path) -> None:
