@@ -42,7 +42,9 @@ def bound(host: str, port: int) -> Iterator[Address]:
     Raises T2XError for an address that can't be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener:
+    # asyncio sends small answers at once only through sockets that say that they are TCP; through
+    # others each waits for the client's acknowledgement, 40 ms of a file.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
