@@ -29,6 +29,7 @@ from fastapi import FastAPI
 from t2x.errors import T2XError
 from t2x.failures import first_line
 from t2x.listening import Address
+from t2x.studio.hurry import hurry
 
 from .app import build, look
 
@@ -101,13 +102,16 @@ def open_studio(
     "public link") and where.
     """
     settings = Serving(**served)
-    app = make_app(
-        build(studio, home=studio.home), served=[studio.home / name for name in SERVED],
-        settings=settings,
-        look=look(),
-    )  # fmt: skip
+    with hurry():
+        app = make_app(
+            build(studio, home=studio.home),
+            served=[studio.home / name for name in SERVED],
+            settings=settings,
+            look=look(),
+        )
 
     def ready() -> None:
+        studio.start()
         say("studio", address.url)
         if settings.mcp:
             say("tools (MCP)", f"{address.url}/gradio_api/mcp/")

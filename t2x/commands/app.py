@@ -94,7 +94,7 @@ def app_command(  # noqa: PLR0913 - a command has a parameter for each of its op
             screenshots, options=("--generator", generator, "--rewriter", rewriter), say=note
         )
         return
-    with bound(host, port) as address, _own_files():
+    with bound(host, port) as address, _environment():
         from t2x.studio import Limits
 
         limits = Limits(
@@ -160,15 +160,21 @@ def _check_installed(mcp: bool) -> None:
 
 
 @contextmanager
-def _own_files() -> Iterator[None]:
+def _environment() -> Iterator[None]:
     """Give gradio a folder of this process for uploads, and let it make no call. It reads this when
-    it is imported, and would serve what other programs left in the folder that all share."""
+    it is imported, and would serve what other programs left in the folder that all share.
+
+    torch's threads sleep while they wait for one another, unless the user says otherwise: those
+    that turn in circles take the cores that the browser draws the page on, or another program
+    works on, and then a small picture takes twenty times as long.
+    """
     from t2x.studio.temporary import temporary_folder
 
     with temporary_folder() as folder:
         gradios = folder / "gradio"  # of our own files it gives out copies
         own = {"GRADIO_TEMP_DIR": str(gradios), "GRADIO_EXAMPLES_CACHE": f"{gradios}/examples"}
         own |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        own |= {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         before = {name: os.environ.get(name) for name in own}
         os.environ.update(own)
         try:
@@ -182,7 +188,7 @@ def _own_files() -> Iterator[None]:
 
 
 def _studio(generator: str, rewriter: str, rewards: str | None, **options: Any) -> Studio:
-    """A studio whose models begin to load; a name that is none is told now."""
+    """A studio of models that are named; a name that is none is told now."""
     from t2x.registry import check_names
     from t2x.studio import Studio
 
@@ -191,9 +197,7 @@ def _studio(generator: str, rewriter: str, rewards: str | None, **options: Any) 
     check_names("generators", [generator])
     check_names("rewriters", [rewriter])
     check_names("rewards", options.get("rewards", ()))
-    studio = Studio(generator=generator, rewriter=rewriter, **options)
-    studio.start()
-    return studio
+    return Studio(generator=generator, rewriter=rewriter, **options)
 
 
 def _tell_who_comes_in(address: Address, users: dict[str, str], share: bool) -> None:
@@ -210,8 +214,11 @@ def _serve(
 ) -> None:
     """Serve until Ctrl-C."""
     from t2x.registry import load_app
+    from t2x.studio.hurry import hurry
 
-    load_app("studio")(
+    with hurry():  # it imports gradio
+        open_studio = load_app("studio")
+    open_studio(
         studio, address, served=served, share=share, open_page=open_page,
         say=lambda what, url: note(f"{what}: {url}"),
     )  # fmt: skip

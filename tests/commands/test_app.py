@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import socket
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from t2x.cli import run
-from t2x.commands.app import read_users
+from t2x.commands.app import _environment, read_users
 from t2x.errors import T2XError
 from t2x.listening import bound
 
@@ -74,3 +76,37 @@ def test_addresses_are_what_a_browser_opens():
         assert not address.local and address.url.startswith("http://127.0.0.1:")
     with pytest.raises(T2XError, match="cannot listen"), bound("192.0.2.1", 0):
         pass
+
+
+def test_small_answers_are_sent_at_once():
+    """A file of the page took 40 ms while asyncio left Nagle's algorithm on."""
+
+    async def no_delay() -> int:
+        found: list[int] = []
+
+        def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = writer.get_extra_info("socket")
+            found.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with bound("127.0.0.1", 0) as address:
+            server = await asyncio.start_server(answer, sock=address.listener)
+            reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+            await reader.read()
+            writer.close()
+            server.close()
+        return found[0]
+
+    assert asyncio.run(no_delay())
+
+
+def test_what_the_process_is_told_by_its_environment_is_put_back(monkeypatch):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    before = dict(os.environ)
+    with _environment():
+        assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+        assert os.environ["GRADIO_ANALYTICS_ENABLED"] == "False"
+    assert dict(os.environ) == before
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    with _environment():
+        assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -116,3 +118,13 @@ def test_the_browser_s_id_outlives_a_restart(tmp_path: Path) -> None:
         build(Studio(home=tmp_path), home=tmp_path)
         secrets.append((tmp_path / "page-secret").read_text(encoding="utf-8"))
     assert secrets[0] == secrets[1] and len(secrets[0]) == 64
+
+
+def test_the_page_needs_no_torch_and_leaves_gradios_files_alone():
+    """Both made the page, and with it the first picture, seconds later."""
+    code = (
+        "import sys, t2x.apps.studio.serving, gradio.component_meta as meta; "
+        "print('torch' in sys.modules, meta.create_or_modify_pyi.__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", "t2x.apps.studio.gradio_stubs"], done.stderr
