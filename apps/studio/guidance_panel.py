@@ -129,7 +129,7 @@ def reward_rows(start: Sequence[tuple[str, float]], *, prefix: str) -> RewardRow
                 )  # fmt: skip
                 amounts.append(
                     gr.Slider(
-                        0, _MOST, weight, step=0.05, label="Weight", min_width=130,
+                        0, _MOST, weight, step=0.05, label=f"Weight {number}", min_width=130,
                         elem_id=f"{prefix}weight-{number}",
                     )
                 )  # fmt: skip

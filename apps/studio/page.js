@@ -16,6 +16,24 @@
     const name = image.tagName === "VIDEO" ? "aria-label" : "alt";
     if (image.getAttribute(name) !== said) image.setAttribute(name, said);
   };
+  // Where the form is long, a job that begins brings its line into the window, and what comes
+  // below it, until somebody scrolls; the box with its Stop stays in sight (style.css).
+  const seen = element => element !== null && element.offsetParent !== null;
+  const running = { "": false, "edit-": false };
+  let following = false;
+  for (const kind of ["wheel", "touchmove", "pointerdown"]) {
+    document.addEventListener(kind, () => { following = false; }, { passive: true, capture: true });
+  }
+  const follow = () => {
+    for (const prefix in running) {
+      const runs = seen(document.querySelector(`#${prefix}stop`));
+      const line = document.querySelector(`#${prefix}status`);
+      const top = line?.getBoundingClientRect().top ?? 0;
+      if (runs && !running[prefix]) following = top > innerHeight - 120;
+      if (runs && following && top > 160) line.scrollIntoView({ block: "start" });
+      running[prefix] = runs;
+    }
+  };
   let due = false;
   const later = () => {
     if (due) return;
@@ -23,6 +41,7 @@
     requestAnimationFrame(() => {
       due = false;
       document.querySelectorAll(".arms img, .arms video").forEach(look);
+      follow();
     });
   };
   new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
@@ -31,7 +50,6 @@
   const open = ".arms .preview, ul.options, [role=listbox]";
   document.addEventListener("keydown", event => {
     if (event.key !== "Escape" || event.defaultPrevented) return;
-    const seen = element => element.offsetParent !== null;
     if ([...document.querySelectorAll(open)].some(seen)) return;
     [...document.querySelectorAll("#stop, #edit-stop")].find(seen)?.click();
   }, { capture: true });

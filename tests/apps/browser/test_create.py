@@ -54,6 +54,25 @@ def test_rewards_steer_and_their_curve_is_seen_meanwhile(studio, visit):
     assert pictures(page, "left") == 1 and pictures(page, "right") == 1
 
 
+def test_on_a_phone_a_job_is_in_sight_and_pictures_far_below_are_loaded(studio, visit):
+    page = visit(studio, size="narrow")
+    choose(page, "Steer")
+    start_drawing(page, "a red bus", num=2)
+    page.wait_for_function(  # the line of the job, and Stop, without scrolling
+        "['#status', '#stop'].every(name => {"
+        " const box = document.querySelector(name)?.getBoundingClientRect();"
+        " return box && box.top >= 0 && box.bottom <= innerHeight; }) && scrollY > 500"
+    )
+    page.mouse.wheel(0, -20000)  # whoever scrolls stays there
+    page.wait_for_selector("#draw", state="visible")
+    page.wait_for_timeout(1000)
+    assert page.evaluate("scrollY") == 0
+    top = page.locator("#gallery-left").bounding_box()["y"]
+    assert top > 844 and pictures(page, "left") == pictures(page, "right") == 2
+    named = page.get_attribute("#gallery-right img", "alt")
+    assert named.startswith("Steered, ") and named.endswith("seed 0")
+
+
 def test_the_best_of_many_comes_first_by_any_reward(studio, visit):
     page = visit(studio)
     choose(page, "Best of many")
