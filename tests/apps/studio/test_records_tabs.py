@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("gradio")
 
+import gradio as gr
 from PIL import Image
 
-from t2x.apps.studio import batch_tab, history_picture, taste_buttons
+from t2x.apps.studio import app, batch_tab, history_parts, history_picture, taste_buttons
 from t2x.apps.studio.album import Album
 from t2x.apps.studio.desk import user_of
+from t2x.studio import Studio
 from t2x.studio.batches import BatchState
 from t2x.studio.events import Drawn
 from t2x.studio.history import History
@@ -37,6 +40,39 @@ def test_a_script_in_a_recipe_or_a_batch_stays_text(tmp_path: Path) -> None:
     records = [{"prompt": SCRIPT, "rewrites": [{"text": SCRIPT, "status": SCRIPT}]}]
     for html in (history_picture._about(kept), batch_tab._table(records, state)):
         assert "&lt;script&gt;" in html and "<script" not in html
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """Desk and History tab of a studio that has loaded nothing."""
+    home = tmp_path_factory.mktemp("home")
+    with gr.Blocks():
+        desk = app._desk(Studio(home=home), home, gr.BrowserState(None), gr.Tabs())
+        return desk, history_parts.layout()
+
+
+def test_a_picture_that_was_removed_by_hand_leaves_its_recipe(built: tuple[Any, Any]) -> None:
+    desk, parts = built
+    ids = [
+        desk.history.add(drawn("original", seed), user="ada", job="0123456789abcdef")
+        for seed in range(2)
+    ]
+    desk.history.files.path("ada", ids[0]).unlink()
+    page = desk.history.page("ada")
+    shown = history_parts.listed(desk, parts, page, searched=False, marked=[ids[1]])
+    assert "its file is gone" in shown[parts.said] and shown[parts.lost].visible
+    assert (shown[parts.ids], shown[parts.gone]) == ([ids[1]], [ids[0]])
+    assert shown[parts.marked_said] == "1 selected" and shown[parts.marking].visible
+    (item,) = shown[parts.gallery].value
+    assert item["caption"].startswith("✓ ")
+    kept = desk.history.get("ada", ids[0])
+    detail = history_picture.kept_detail(desk, parts, "ada", kept)
+    assert detail[parts.shown] is None and detail[parts.again].visible
+    assert not detail[parts.edit].visible and not detail[parts.png].visible
+    assert "file is gone; its recipe can draw it again" in detail[parts.status]
+    pixels, recipe = history_picture._loaded(desk, detail[parts.picked], "ada")
+    assert pixels is None and recipe.seed == 0
+    assert set(shown) <= set(parts.listing) and set(detail) <= set(parts.detail)
 
 
 def test_pairs_are_of_one_seed() -> None:
