@@ -9,7 +9,7 @@ from t2x.errors import T2XError
 
 PATIENCE = 10.0  # seconds that are waited for another process's transaction
 
-__all__ = ["PATIENCE", "check_version", "switch_to_wal", "what_to_do"]
+__all__ = ["PATIENCE", "check_version", "erase_deleted", "switch_to_wal", "what_to_do"]
 
 
 def check_version(db: sqlite3.Connection, known: int, what: str) -> None:
@@ -21,6 +21,12 @@ def check_version(db: sqlite3.Connection, known: int, what: str) -> None:
             f"the {what} were written by a newer t2x (version {found} of their tables, this one "
             f"knows {known}) and are left alone; upgrade t2x, or give another --home"
         )
+
+
+def erase_deleted(db: sqlite3.Connection) -> None:
+    """See that what was deleted under ``PRAGMA secure_delete`` is in the journal no more, either,
+    unless another process reads it now."""
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def what_to_do(error: Exception) -> str:

@@ -264,6 +264,7 @@ class History:
                 query = "SELECT 1 FROM pictures WHERE user = ? AND source = ?"
                 if db.execute(query, (user, digest)).fetchone() is None:
                     self.files.source_path(user, digest).unlink(missing_ok=True)
+        self.files.erase_deleted()
         return len(rows)
 
 

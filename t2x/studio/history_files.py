@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t2x.databases import PATIENCE, check_version, switch_to_wal, what_to_do
+from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder, take_lock, write_whole
 from t2x.studio.recipes import Recipe, stored_recipe, write_picture
@@ -164,12 +164,18 @@ class HistoryFiles:
             said = self.problems[-1] if self.problems else "the history's index was damaged"
             raise T2XError(f"{said}; try again") from error
 
+    def erase_deleted(self) -> None:
+        """Leave nothing of what was deleted in the index."""
+        with self._connect() as db:
+            erase_deleted(db)
+
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
         db = sqlite3.connect(self._index, timeout=PATIENCE, isolation_level=None)
         db.row_factory = sqlite3.Row
         try:
             db.execute("PRAGMA synchronous=NORMAL")
+            db.execute("PRAGMA secure_delete=ON")
             yield db
         finally:
             db.close()

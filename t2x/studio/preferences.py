@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from t2x.databases import PATIENCE, check_version, switch_to_wal, what_to_do
+from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder
 from t2x.functional.look import LOOK
@@ -173,6 +173,8 @@ class Tastes:
         with self._open() as db:
             for table in _TABLES:
                 db.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
+        with self._connect() as db:
+            erase_deleted(db)
         shutil.rmtree(self.folder(user), ignore_errors=True)
 
     def state(self, user: str) -> TasteState:
@@ -271,6 +273,7 @@ class Tastes:
     def _connect(self) -> Iterator[sqlite3.Connection]:
         db = sqlite3.connect(self._index, timeout=PATIENCE, isolation_level=None)
         try:
+            db.execute("PRAGMA secure_delete=ON")
             yield db
         finally:
             db.close()

@@ -224,6 +224,11 @@ def test_deleting_really_deletes(tmp_path: Path) -> None:
     assert history.delete("ada", [first]) == 1 and history.source("ada", digest) is not None
     assert history.delete("ada") == 1 and history.page("ada").total == 0
     assert not list(history.files.folder("ada").rglob("*.png"))
+    private = drawn(7, "a secret birthday cake")
+    history.add(private, user="ada", job="f" * 16)
+    assert history.delete("ada") == 1
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert kept and not any(b"secret birthday" in path.read_bytes() for path in kept)
     assert second and History(tmp_path).page("ada").total == 0 and history.page("ben").total == 2
 
 

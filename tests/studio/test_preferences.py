@@ -43,7 +43,10 @@ def test_pairs_make_a_reward_of_ones_own(tmp_path: Path) -> None:
     assert torch.allclose(by_name.score(["", ""], unseen), scores["ada"])
     again = Tastes(tmp_path)  # after a restart
     assert again.state("ada").pairs == LEAST
+    again.choose("ada", "a secret birthday cake", picture("red", 1), picture("green", 2))
     again.forget("ada")
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert kept and not any(b"secret birthday" in path.read_bytes() for path in kept)
     assert again.state("ada").pairs == 0 and again.state("ben").pairs == LEAST
     assert not again.folder("ada").exists()
 
