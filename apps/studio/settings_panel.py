@@ -11,7 +11,7 @@ import gradio as gr
 from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
 from t2x.reward_facts import FACTS
-from t2x.studio.events import LAST, Event, Loaded
+from t2x.studio.events import LAST, Cancelled, Event, Loaded
 from t2x.studio.requests import Sampling
 from t2x.studio.state import ModelState, StudioState
 
@@ -38,6 +38,7 @@ class SettingsPanel:
     generator: gr.Dropdown
     rewriter: gr.Dropdown
     load: gr.Button
+    stop: gr.Button
     rewards: gr.Dropdown
     num: gr.Slider
     height: gr.Textbox
@@ -98,6 +99,10 @@ def settings_panel(desk: Desk) -> SettingsPanel:
             generator = _model("generator", "Generator", state.generator, known_names)
             rewriter = _model("rewriter", "Rewriter", state.rewriter, known_names)
             load = gr.Button("Load", elem_id="load-models", size="md", scale=0, min_width=90)
+            stop = gr.Button(
+                "Stop", variant="stop", elem_id="load-stop", size="md", scale=0, min_width=90,
+                visible=False,
+            )  # fmt: skip
         usual = [reward.name for reward in state.rewards]
         rewards = gr.Dropdown(
             reward_choices(usual),
@@ -122,6 +127,7 @@ def settings_panel(desk: Desk) -> SettingsPanel:
         generator=generator,
         rewriter=rewriter,
         load=load,
+        stop=stop,
         rewards=rewards,
         num=num,
         height=height,
@@ -163,25 +169,37 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         if changed.get("rewriter") == "none":
             changed["rewriter"] = None
         if not changed:
-            yield [note_line("These are loaded already."), gr.skip(), *[gr.skip()] * len(outputs)]
+            nothing = [gr.skip()] * (3 + len(outputs))
+            yield [note_line("These are loaded already."), *nothing]
             return
         for event in desk.follow(desk.studio.load(**changed, user=user), page=page):
-            ready = gr.Button(interactive=isinstance(event, LAST))
-            line, *others = _told(event, len(outputs))
-            yield [line, ready, *others]
+            ended = isinstance(event, LAST)
+            buttons = [gr.Button(visible=ended), gr.Button(visible=not ended)]
+            line, *others = _told(event, desk, len(outputs))
+            yield [line, *buttons, gr.Timer(active=True) if ended else gr.skip(), *others]
 
     panel.load.click(
         load,
         [panel.generator, panel.rewriter, desk.guest],
-        [status, panel.load, *outputs],
+        [status, panel.load, panel.stop, told, *outputs],
         concurrency_limit=None,
         **QUIET,
     )
 
+    def stop(guest: str | None, request: gr.Request) -> Any:
+        found = desk.stop(page_of(request, "load"), user=user_of(guest, request))
+        return note_line("Stopping: what is being read is read first.") if found else gr.skip()
 
-def _told(event: Event, others: int) -> list[Any]:
+    panel.stop.click(stop, desk.guest, status, **FAST)
+
+
+def _told(event: Event, desk: Desk, others: int) -> list[Any]:
     if isinstance(event, Loaded):
         return [note_line("Loaded."), *shown_state(event.state)]
+    if isinstance(event, Cancelled):
+        state = desk.studio.state()
+        models = f"{state.generator.name} draws and {state.rewriter.name} rewrites"
+        return [note_line(f"Stopped: {models}, as before."), *shown_state(state)]
     line = status_line(event)
     return [line or gr.skip(), *[gr.skip()] * others]
 

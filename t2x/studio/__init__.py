@@ -7,6 +7,7 @@ engine.py    Studio: puts requests in the queue and gives their events
 queueing.py  one worker, one job at a time; places, cancelling
 models.py    generator, rewriter and rewards: loaded when needed, swapped, freed
 hurry.py     what makes loading shorter while the page is served
+stoppable.py stopping a model that is being loaded
 drawing.py   one picture at a time, stopped between two steps of the denoiser
 scoring.py   rewards of the pictures of a job; what fails is NaN with a reason
 overhearing.py  live values of search, particles and noise

@@ -124,7 +124,8 @@ class Studio:
 
         It ends before the next step of the denoiser, token of the rewriter or picture of a reward;
         of generators that are no pipeline of diffusers and rewriters that are no local model after
-        what they are at, and a model that is being loaded is loaded first.
+        what they are at. Loading stops before the next layer, or the next piece of a download; what
+        is loaded ahead of need is loaded first.
         """
         return self._queue.cancel(job, user=user)
 
@@ -138,8 +139,8 @@ class Studio:
         """Swap models, in the queue like any job: the old one is freed, then the new one loaded.
 
         Ends with ``Loaded`` before ``Finished``, or with ``Failed`` if a new one can't be loaded,
-        and then the one before is back. Names that are code ("pkg.module:Attr") are refused, as
-        everything is where ``limits.swaps`` is off.
+        or ``Cancelled``, and then the one before is back. Names that are code ("pkg.module:Attr")
+        are refused, as everything is where ``limits.swaps`` is off.
         """
         try:
             self._check_swap(generators=generator, rewriters=rewriter)
@@ -216,6 +217,7 @@ class Studio:
         """Do a job and tell how it ended; ``notes`` come from the watchers."""
         work = Work(self.models, user=job.user, tell=job.tell, stop=job.stop)
         begun = time.perf_counter()
+        self.models.check = work.check
         try:
             answer = do(work)
         except Stopped:
@@ -224,6 +226,8 @@ class Studio:
         except Exception as error:
             job.tell(self._failed(error))
             return
+        finally:
+            self.models.check = lambda: None
         told = work.told
         rewritten = told.rewritten
         entry = Entry(

@@ -19,7 +19,8 @@ from t2x.registry import REWARDS, check_names, import_attr, is_language_model, l
 from t2x.studio.hurry import hurry
 from t2x.studio.limits import Limits
 from t2x.studio.state import ModelState, Readiness, StudioState
-from t2x.studio.work import ModelMissingError
+from t2x.studio.stoppable import stoppable_load
+from t2x.studio.work import ModelMissingError, Stopped
 
 if TYPE_CHECKING:
     from t2x.types import Generator, RewardModel, Rewriter
@@ -81,6 +82,7 @@ class Models:
         self.usual = tuple(self._rewards)
         self.personal: dict[str, Personal] = {}
         self._clock = 0
+        self.check: Callable[[], None] = lambda: None  # raises Stopped: the running job's
 
     # ---- reading, from any thread -----------------------------------------------------------
 
@@ -153,9 +155,12 @@ class Models:
         slot.readiness, slot.problem = "loading", ""
         try:
             self._make_room(slot, role)
-            with hurry():
+            with hurry(), stoppable_load(self.check):
                 slot.loaded = load(slot.source)
             slot.facts = _FACTS[role](slot.loaded)
+        except Stopped:
+            slot.loaded, slot.readiness, slot.tried = None, "unloaded", False
+            raise
         except BaseException as error:
             slot.loaded, slot.readiness = None, "failed"
             slot.problem = _reason(error)
@@ -227,8 +232,8 @@ class Models:
         """Put another generator or rewriter in the place of what was there, and load it.
 
         The old one is freed first, so that both need not fit into memory together. Raises
-        ModelMissingError if the new one can't be loaded; then the old one is back, to be loaded
-        when it is next needed.
+        ModelMissingError if the new one can't be loaded, and Stopped if the user won't wait for it;
+        then the old one is back, to be loaded when nothing waits or when it is next needed.
         """
         slot = {"generator": self._generator, "rewriter": self._rewriter}[role]
         before = slot.source
@@ -238,8 +243,8 @@ class Models:
             return
         try:
             self.generator() if role == "generator" else self.rewriter()
-        except ModelMissingError:
-            slot.source, slot.readiness = before, "unloaded"
+        except (ModelMissingError, Stopped):
+            slot.source, slot.readiness, slot.tried = before, "unloaded", False
             raise
 
     def _drop(self, slot: Slot) -> None:

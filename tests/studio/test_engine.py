@@ -6,6 +6,7 @@ import gc
 import json
 import math
 import threading
+import time
 import weakref
 
 import pytest
@@ -482,6 +483,47 @@ def test_a_swap_that_fails_leaves_the_old_one(make_studio):
         events = list(studio.load(rewriter=source))
         assert events[-1].cause == cause and not seen(events, Loaded)
     assert {d.arm for d in list(studio.run(ASKED))[-1].entry.pictures} == {"original", "rewritten"}
+
+
+@pytest.fixture
+def endless(monkeypatch):
+    """A generator "endless" that gets layers for as long as nobody stops it; an event says that it
+    has begun."""
+    began = threading.Event()
+
+    def load():
+        for _ in range(6000):
+            torch.nn.Sequential(torch.nn.Linear(1, 1))
+            began.set()
+            time.sleep(0.01)
+        pytest.fail("it was loaded to its end")
+
+    monkeypatch.setattr("t2x.testing.endless", load, raising=False)
+    monkeypatch.setitem(registry.GENERATORS, "endless", "t2x.testing:endless")
+    return began
+
+
+def test_a_model_that_takes_too_long_is_not_waited_for(make_studio, endless):
+    """And the one that was there draws on."""
+    studio = make_studio()
+    events = studio.load(generator="endless")
+    job = next(events).job
+    assert endless.wait(60) and studio.state().generator.readiness == "loading"
+    studio.cancel(job)
+    assert list(events)[-1] == Cancelled()
+    state = studio.state().generator
+    assert state.readiness == "unloaded" and not state.problem and state.name == "fake-generator"
+    assert isinstance(list(studio.run(ASKED))[-1], Finished)
+
+
+def test_a_job_is_stopped_while_its_model_loads(make_studio, endless):
+    studio = make_studio(generator="endless")
+    events = studio.run(CompareRequest("a cat", rewrite=False))
+    job = next(events).job
+    assert endless.wait(60)
+    studio.cancel(job)
+    assert list(events)[-1] == Cancelled()
+    assert studio.state().generator.readiness == "unloaded"
 
 
 @pytest.mark.parametrize("name", ["os:abort", "t2x.testing:FakeReward", "builtins:exit"])
