@@ -460,6 +460,17 @@ def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:
     assert stopped == [("job-1", "ada")]
 
 
+def test_a_model_that_was_not_waited_for_is_told(built: Any) -> None:
+    """With the models that go on, and what the menu says beside the line."""
+    from t2x.apps.studio.settings_panel import _told
+
+    desk = built[0]
+    line, *others = _told(Cancelled(), desk, 7)
+    assert "Stopped: emoji-flow draws and emoji-rewriter rewrites" in line and len(others) == 7
+    line, *others = _told(Waiting("a", 0), desk, 7)
+    assert "Starting" in line and len(others) == 7
+
+
 def test_a_job_that_ends_leaves_a_later_one_of_its_page_to_be_stopped(built: Any) -> None:
     from dataclasses import replace
 
