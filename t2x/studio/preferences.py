@@ -28,7 +28,6 @@ import numpy as np
 from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder
-from t2x.functional.look import LOOK
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -219,6 +218,8 @@ class Tastes:
     def _pairs(self, user: str) -> tuple[_Array, _Array, _Array, _Array]:
         """Embeddings (M, D) of the better and the worse picture of each pair, the newest last, and
         how they look (M, 8), NaN where an older version did not ask."""
+        from t2x.functional.look import LOOK
+
         with self._open() as db:
             key = (user, self.encoder)
             rows = db.execute(
