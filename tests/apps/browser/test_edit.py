@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from t2x.apps.studio.driving import open_tab
-from t2x.studio.recipes import stored_recipe
+from t2x.generators.sources import source_digest
+from t2x.studio.recipes import Recipe, stored_recipe, write_picture
+from t2x.studio.requests import EditRequest, GuideRequest, request_record
 
 REGION = "[...document.querySelectorAll('#edit-region input[type=number]')].map(i => +i.value)"
 
@@ -139,3 +141,46 @@ def test_what_is_missing_is_said_beside_its_box_and_nothing_is_lost(studio, visi
     page.wait_for_selector("#edit-picture-said [role=alert]")
     assert "begins with a picture" in page.inner_text("#edit-picture-said")
     assert page.locator("#edit-gallery-right img").count() == 1
+
+
+def written(path: Path, request: Any, **more: Any) -> Path:
+    """A picture with the recipe of a request, as somebody else may have sent it."""
+    recipe = Recipe("a cat", "a cat", seed=5, request=request_record(request), **more)
+    write_picture(path, Image.new("RGB", (64, 64)), recipe)
+    return path
+
+
+def use_recipe(page: Any, path: Path) -> None:
+    """Drop a picture on the history and take its recipe over."""
+    open_tab(page, "History")
+    page.set_input_files("#history-drop input[type=file]", path)
+    page.wait_for_selector("#history-form", state="visible")
+    page.click("#history-form")
+
+
+def test_recipes_of_others_fill_in_what_steers_and_ask_for_the_source(
+    studio, visit, source, tmp_path
+):
+    page = visit(studio)
+    steered = GuideRequest("a cat", {"hps": 0.1, "vqa": 2.5}, "particles", 16, seed=5)
+    use_recipe(page, written(tmp_path / "steered.png", steered))
+    page.wait_for_selector("#guidance", state="visible")
+    page.wait_for_function("document.querySelector('#steer-reward-2 input').value === 'vqa'")
+    amounts = page.locator("#guidance input[type=number]").all()
+    assert [amount.input_value() for amount in amounts[:2]] == ["0.1", "2.5"]
+    assert page.input_value("#steer-budget input") == "16"
+    assert page.is_checked("#steer-mode input[value=particles]")
+    with Image.open(source) as image:
+        digest = source_digest(image)
+    edit = EditRequest(None, "make the bus blue", "a red bus", region=(0.25, 0.0, 0.75, 1.0))
+    edited = written(tmp_path / "edited.png", edit, kind="edit", source={"digest": digest})
+    page = visit(studio)
+    use_recipe(page, edited)
+    page.wait_for_selector("#edit-picture-said [role=alert]")
+    assert "drop that picture here" in page.inner_text("#edit-picture-said")
+    page.set_input_files("#edit-picture input[type=file]", source)
+    page.wait_for_function(
+        "document.querySelector('#edit-picture-said').innerText.includes('This is the picture')"
+    )
+    assert page.evaluate(REGION) == [25, 0, 75, 100]
+    assert page.input_value("#edit-shows textarea") == "a red bus"
