@@ -257,7 +257,10 @@ class _Gate:
         elif int(headers.get(b"content-length") or 0) > self.limit:
             await _refuse(send, 413, f"a request may have {self.limit} bytes")
         else:
-            await self.app(scope, _counted(receive, self.limit), _with_headers(send))
+            answered = _with_headers(send)
+            if scope["path"].rstrip("/") == "/login":
+                answered = _with_refusals(answered)
+            await self.app(scope, _counted(receive, self.limit), answered)
 
 
 def _foreign(headers: Mapping[bytes, bytes]) -> bool:
@@ -287,6 +290,17 @@ def _with_headers(send: Send) -> Send:
     async def sent(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+        await send(message)
+
+    return sent
+
+
+def _with_refusals(send: Send) -> Send:
+    """Answer an empty name or password as a wrong one: of 422 the page would say nothing."""
+
+    async def sent(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 422:
+            message = {**message, "status": 400}
         await send(message)
 
     return sent

@@ -101,6 +101,13 @@ def test_a_picture_is_edited_by_an_instruction(studio, visit):
     page.wait_for_function("document.querySelectorAll('#edit-gallery-right img').length > 0")
 
 
+def log_in(page: Any, name: str, password: str) -> None:
+    page.get_by_label("username", exact=False).first.fill(name)
+    page.fill("input[type=password]", password)
+    with page.expect_response("**/login"):
+        page.get_by_role("button", name="Login").click()
+
+
 def test_behind_a_password(chromium, tmp_path):
     (tmp_path / "users.txt").write_text("# who may come in\nada:enigma\ngrace:cobol\n")
     options = ("--generator", "emoji-flow-turbo", "--rewriter", "none", "--rewards", "clip")
@@ -110,9 +117,13 @@ def test_behind_a_password(chromium, tmp_path):
         page.goto(app.url)
         page.wait_for_selector("input[type=password]")
         assert page.locator("#draw").count() == 0
-        page.get_by_label("username", exact=False).first.fill("ada")
-        page.fill("input[type=password]", "enigma")
-        page.get_by_role("button", name="Login").click()
+        for name, password in (("", ""), ("ada", "cobol"), ("eve", "enigma")):
+            log_in(page, name, password)
+            page.wait_for_selector("text=/incorrect/i")
+            # The answer empties the boxes: what is typed before it comes is lost.
+            page.wait_for_function("document.querySelector('input[type=password]').value === ''")
+            assert page.locator("#draw").count() == 0
+        log_in(page, "ada", "enigma")
         page.wait_for_selector("#draw")
         draw(page, "a cat", num=1)
         assert page.locator("#gallery-left img").count() == 1

@@ -219,6 +219,8 @@ def test_behind_a_password_nothing_is_open(site, files):
     assert client.post("/gradio_api/call/reverse", json={"data": ["a"]}).status_code == 401
     wrong = client.post("/login", data={"username": "ada", "password": "no"})
     assert wrong.status_code == 400
+    empty = client.post("/login", data={"username": "", "password": ""})
+    assert empty.status_code == 400  # for this alone the page says that it was wrong
     assert client.post("/login", data={"username": "ada", "password": "enigma"}).is_success
     assert client.get(f"{FILE}{files['mine']}").text == "content"
     assert client.post("/gradio_api/call/reverse", json={"data": ["a"]}).status_code == 200
