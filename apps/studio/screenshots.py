@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from t2x.files import made_folder
+
 from .driving import choose, draw, open_tab, opened_browser, running
 
 if TYPE_CHECKING:
@@ -27,9 +29,10 @@ def take(
 ) -> list[Path]:
     """Start ``t2x app`` with ``options``, use every tab, and save ``TAB-WIDTH.png`` of each.
 
-    ``say`` hears each file. Raises T2XError where there is no Chromium.
+    ``say`` hears each file. Raises T2XError where there is no Chromium, and for a folder that can't
+    be made.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    made_folder(folder, option="--screenshots")
     made: list[Path] = []
     with (
         tempfile.TemporaryDirectory(prefix="t2x-shots-", ignore_cleanup_errors=True) as home,
