@@ -197,9 +197,8 @@ def _told(event: Event, desk: Desk, others: int) -> list[Any]:
     if isinstance(event, Loaded):
         return [note_line("Loaded."), *shown_state(event.state)]
     if isinstance(event, Cancelled):
-        state = desk.studio.state()
-        models = f"{state.generator.name} draws and {state.rewriter.name} rewrites"
-        return [note_line(f"Stopped: {models}, as before."), *shown_state(state)]
+        kept = note_line("Stopped. The models are those that were there before.")
+        return [kept, *shown_state(desk.studio.state())]
     line = status_line(event)
     return [line or gr.skip(), *[gr.skip()] * others]
 

@@ -461,12 +461,13 @@ def test_the_desk_stops_the_job_of_one_page(built: Any) -> None:
 
 
 def test_a_model_that_was_not_waited_for_is_told(built: Any) -> None:
-    """With the models that go on, and what the menu says beside the line."""
+    """With the state of the models that go on."""
     from t2x.apps.studio.settings_panel import _told
 
     desk = built[0]
     line, *others = _told(Cancelled(), desk, 7)
-    assert "Stopped: emoji-flow draws and emoji-rewriter rewrites" in line and len(others) == 7
+    assert "those that were there before" in line and len(others) == 7
+    assert "emoji-flow" in others[0] and "emoji-rewriter" in others[0]
     line, *others = _told(Waiting("a", 0), desk, 7)
     assert "Starting" in line and len(others) == 7
 
