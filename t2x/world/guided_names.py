@@ -101,8 +101,9 @@ def _product(**axes: Sequence[Any]) -> list[dict[str, Any]]:
     return [dict(zip(axes, row, strict=True)) for row in itertools.product(*axes.values())]
 
 
-# What tuning may choose from: as many settings for every arm, the first is the default.
-GRIDS: dict[str, list[dict[str, Any]]] = {
+# What tuning may choose from: as many settings for every arm, the first is the default. Six were
+# spread widely; six more lie around the best of those on validation prompts.
+_WIDE: dict[str, list[dict[str, Any]]] = {
     "unguided": _product(guidance_scale=(3.0, 1.5, 2.0, 4.0, 5.0, 7.0)),
     "best-of-n": _product(guidance_scale=(3.0, 2.0, 5.0), steps=(1.0, 0.5)),
     "zero-order": _product(guidance_scale=(3.0, 2.0, 5.0), steps=(1.0, 0.5)),
@@ -116,6 +117,39 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "rewardflow-j": _product(size=(0.2, 0.5, 1.2), spend=("steps", "correctors")),
     "rewardflow-select": _product(size=(0.2, 0.5, 1.2), mode=("E", "J")),
 }
+_NEAR: dict[str, list[dict[str, Any]]] = {
+    "unguided": _product(guidance_scale=(2.5, 3.5, 4.5, 6.0, 8.0, 10.0)),
+    "best-of-n": [
+        *_product(guidance_scale=(3.0, 2.0), steps=(0.25, 0.75)),
+        *_product(guidance_scale=(2.5, 3.5), steps=(0.5,)),
+    ],
+    "zero-order": [
+        *_product(guidance_scale=(3.0, 2.0), steps=(0.25, 0.75)),
+        *_product(guidance_scale=(2.5, 1.5), steps=(0.5,)),
+    ],
+    "paths": _product(guidance_scale=(3.0, 2.0, 2.5), steps=(0.5, 0.75)),
+    "fk": [
+        *_product(strength=(2.0, 8.0), every=(2,)),
+        *_product(strength=(2.0, 8.0), steps=(0.5,)),
+        {"strength": 2.0, "start": 0.5},
+        {"strength": 2.0, "noise": 0.5},
+    ],
+    "reno": [
+        *_product(rate=(50.0, 100.0), penalty=(0.1, 1.0)),
+        *_product(rate=(25.0, 50.0), penalty=(0.1,), guidance_scale=(2.0,)),
+    ],
+    "universal": [*_sizes(0.5, 0.7, 1.5, 2.0), *_sizes(0.5, 1.0, free_last=1)],
+    "freedom": [*_sizes(0.3, 0.5, 0.6), *_sizes(0.3, 0.4, 0.6, free_last=1)],
+    "mpgd": [*_sizes(0.6, 1.0, 1.2), *_sizes(0.6, 0.8, 1.0, free_last=1)],
+    "rewardflow-e": [*_sizes(2.5, 5.0, 10.0), *_sizes(1.2, 2.5, 5.0, free_last=1)],
+    "rewardflow-j": [*_sizes(2.5, 5.0, 10.0), *_sizes(1.2, 2.5, 5.0, free_last=1)],
+    "rewardflow-select": [
+        *_sizes(2.5, 5.0),
+        *_sizes(2.5, free_last=1),
+        *_sizes(1.2, 2.5, 5.0, free_last=1, steps=0.5),
+    ],
+}
+GRIDS: dict[str, list[dict[str, Any]]] = {name: [*_WIDE[name], *_NEAR[name]] for name in _WIDE}
 # What the paper leaves out one by one; the tether is of editing (t2x.world.edits).
 ABLATIONS: dict[str, dict[str, Any]] = {
     "without adaptive weights": {"adaptive": False},
