@@ -1,4 +1,6 @@
-"""Shortens the start of the studio, while the page and the models load at the same time."""
+"""What threads that import and load at the same time owe each other: the page, the worker that
+loads models, and requests that look at pictures.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["hurry"]
+__all__ = ["LOADING", "hurry"]
 
 OBJECTS = 100_000  # new ones before the collector looks; what imports make stays anyway
 TURN = 0.0005  # seconds that a thread keeps the interpreter to itself while others wait
 
+LOADING = threading.RLock()
+"""Held by whoever may be the first to import torch's libraries or loads a model. Two threads that
+import transformers and diffusers from different ends are given each other's half-made modules.
+"""
 _lock = threading.Lock()
 _inside = 0
 _before: tuple[tuple[int, int, int], float] = ((0, 0, 0), 0.0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from t2x.errors import T2XError
 from t2x.plain import plain
 from t2x.registry import REWARDS, check_names, import_attr, is_language_model, load_rewriter
-from t2x.studio.hurry import hurry
+from t2x.studio.hurry import LOADING, hurry
 from t2x.studio.limits import Limits
 from t2x.studio.state import ModelState, Readiness, StudioState
 from t2x.studio.stoppable import stoppable_load
@@ -155,7 +155,7 @@ class Models:
         slot.readiness, slot.problem = "loading", ""
         try:
             self._make_room(slot, role)
-            with hurry(), stoppable_load(self.check):
+            with LOADING, hurry(), stoppable_load(self.check):
                 slot.loaded = load(slot.source)
             slot.facts = _FACTS[role](slot.loaded)
         except Stopped:

@@ -28,11 +28,13 @@ import numpy as np
 from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal, what_to_do
 from t2x.errors import T2XError
 from t2x.files import made_folder
+from t2x.studio.hurry import LOADING
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+    from t2x.scoring.clip_encoder import ClipEncoder
     from t2x.types import RewardModel
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -100,6 +102,7 @@ class Tastes:
     def __init__(self, home: str | Path, *, encoder: str = "emoji-clip") -> None:
         self.home, self.encoder = Path(home) / "tastes", encoder
         self._lock = threading.Lock()
+        self._clip: ClipEncoder | None = None
         self._is_ready = False
         with suppress(T2XError):  # told where it is needed, when it may have been mended
             self._make_ready()
@@ -207,13 +210,15 @@ class Tastes:
         """
         from t2x.registry import REWARD_PARTS, import_attr, load_reward
 
-        better, worse, *looks = map(_tensor, self._pairs(user))
-        if len(better) < LEAST:
+        pairs = self._pairs(user)
+        if len(pairs[0]) < LEAST:
             raise T2XError(self.state(user).said)
-        fit = import_attr(REWARD_PARTS["pal-own-taste"])
-        model = fit(user, better, worse, looks=tuple(looks), encoder=self.encoder)
-        model.save(self.folder(user))
-        return load_reward("pal", source=model, name=TASTE)
+        with LOADING:
+            better, worse, *looks = map(_tensor, pairs)
+            fit = import_attr(REWARD_PARTS["pal-own-taste"])
+            model = fit(user, better, worse, looks=tuple(looks), encoder=self.encoder)
+            model.save(self.folder(user))
+            return load_reward("pal", source=model, name=TASTE)
 
     def _pairs(self, user: str) -> tuple[_Array, _Array, _Array, _Array]:
         """Embeddings (M, D) of the better and the worse picture of each pair, the newest last, and
@@ -240,19 +245,27 @@ class Tastes:
 
     def _measured(self, pictures: list[Image]) -> tuple[bytes, bytes]:
         """Unit embeddings (N, D) and looks (N, 8), float32, as they are kept."""
+        clip = self._loaded()
         import torch
         from torch.nn import functional as F
 
         from t2x.functional.look import picture_look
         from t2x.media import from_pil
-        from t2x.scoring.clip_encoder import load_clip
 
         with self._lock, torch.no_grad():
-            clip = load_clip(self.encoder)
             media = [torch.as_tensor(from_pil([picture])) for picture in pictures]
             vectors = F.normalize(torch.cat([clip.encode_image(m).float() for m in media]), dim=-1)
             looks = torch.cat([picture_look(m) for m in media])
         return vectors.cpu().numpy().tobytes(), looks.numpy().tobytes()
+
+    def _loaded(self) -> ClipEncoder:
+        """What looks at pictures; waits for a model that loads, the first time only."""
+        if self._clip is None:
+            with LOADING:
+                from t2x.scoring.clip_encoder import load_clip
+
+                self._clip = load_clip(self.encoder)
+        return self._clip
 
     # ---- database ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from t2x.media import from_pil
 from t2x.registry import load_reward
 from t2x.studio import Studio
 from t2x.studio.events import Finished
+from t2x.studio.hurry import LOADING
 from t2x.studio.preferences import LEAST, TASTE, Tastes
 from t2x.studio.requests import CompareRequest
 from t2x.studio.taste_trial import trial
@@ -81,6 +83,23 @@ def test_choices_of_the_version_before_count(tmp_path: Path) -> None:
     unseen = from_pil([picture("red", 20), picture("blue", 20)])
     scores = again.reward("ada").score(["", ""], unseen)
     assert again.state("ada").pairs == LEAST + 1 and scores[0] > scores[1]
+
+
+def test_the_first_look_waits_for_a_model_that_loads(tmp_path: Path) -> None:
+    tastes, told = Tastes(tmp_path), Event()
+
+    def thumb() -> None:
+        tastes.thumb("ada", "a cat", picture("red", 8), liked=True)
+        told.set()
+
+    with LOADING:
+        Thread(target=thumb, daemon=True).start()
+        assert not told.wait(0.5)
+    assert told.wait(60)
+    with LOADING:  # what is loaded is not waited for again
+        told.clear()
+        Thread(target=thumb, daemon=True).start()
+        assert told.wait(60)
 
 
 def test_tastes_that_can_not_be_used_are_told_and_the_studio_starts(tmp_path: Path) -> None:
