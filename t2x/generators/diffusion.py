@@ -338,6 +338,13 @@ class DiffusionGenerator:
         """The words of N prompts, without syntax if that acts: what rewards score against."""
         return [read_prompt(p).text if self.syntax == "auto" else p for p in prompts]
 
+    def groups(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Rows of prompts, without negative ones, that one call of the pipeline can draw together:
+        what acts on a single call, such as guidance, is given these."""
+        reader, own = self._reader(), self._negative
+        given = reader.negatives(prompts, [""] * len(prompts))
+        return reader.groups(prompts, [text or own for text in given])
+
     def _reader(self, syntax: Syntax | None = None) -> PromptSyntax:
         return PromptSyntax(
             self.pipeline,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,13 +17,15 @@ import torch
 from t2x.errors import T2XError, UnknownNameError
 from t2x.evaluation.intervals import paired_difference
 from t2x.generators.diffusion import DiffusionGenerator
+from t2x.registry import load_generator
 from t2x.store import Store
 from t2x.testing.fakes import FakeReward
 from t2x.testing.pipelines import tiny_stable_diffusion
 from t2x.types import Context, Media
 from t2x.world.guided import GuidedSetup, ablated_arms, evaluate_guidance, over_optimised
-from t2x.world.guided_arms import fit_size
+from t2x.world.guided_arms import Order, fit_size
 from t2x.world.guided_names import ARMS, GRIDS, make_arm
+from t2x.world.guided_pictures import Workbench
 from t2x.world.guided_plot import draw_guidance
 from t2x.world.guided_tuning import load_tuned, save_tuned, tune_guidance
 from t2x.world.judge import Verdict
@@ -188,6 +191,26 @@ def test_rewritten_texts_are_drawn_and_the_user_s_words_scored() -> None:
     assert math.isnan(found["arms"]["best-of-n@4"]["diversity"])
     known = {p.text for p in whole.prompts}
     assert known <= Spelling.heard
+
+
+def test_each_call_is_told_its_own_rows() -> None:
+    class Told:
+        def run(self, bench: Any, size: int, orders: Sequence[Order]) -> torch.Tensor:
+            calls.append([order.seed for order in orders])
+            return torch.tensor([[float(order.seed)] for order in orders])
+
+    calls: list[list[int]] = []
+    generator = SimpleNamespace(groups=lambda texts: [[0, 3], [1, 2]])
+    workbench: Any = Workbench(SimpleNamespace(generator=generator), [], None, 1.0)  # type: ignore[arg-type]
+    orders = [Order("a cat", "a cat", seed) for seed in range(4)]
+    assert workbench._run(Told(), 1, orders).flatten().tolist() == [0, 1, 2, 3]
+    assert calls == [[0, 3], [1, 2]]
+
+
+def test_texts_of_two_lengths_are_drawn_by_two_calls() -> None:
+    generator = load_generator("emoji-flow-turbo")
+    long = "we need a picture. " * 12 + "it should show one cat."
+    assert generator.groups(["a cat", long, "a dog"]) == [[0, 2], [1]]
 
 
 def test_a_size_is_the_largest_that_fits() -> None:
