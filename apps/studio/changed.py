@@ -47,7 +47,10 @@ def changed_html(
 
 
 def _cell(seed: int, change: Change, where: str) -> str:
-    kept = "" if math.isnan(change.kept) else f"{where} {change.kept:.1f} dB"
+    if change.kept_all:
+        kept = f"{where} nothing"
+    else:
+        kept = "" if math.isnan(change.kept) else f"{where} {change.kept:.1f} dB"
     share = f"{100 * change.share:.0f} % of the pixels"
     told = ", ".join(filter(None, [share, kept]))
     return (

@@ -71,7 +71,7 @@ def _steer(page: Page) -> None:
 
 def _edit(page: Page) -> None:
     draw(page)
-    page.locator("#gallery-left button").first.click()
+    page.locator("#gallery-right button").first.click()
     page.click("#edit-this")
     page.fill("#edit-instruction textarea", "make the pizza green")
     page.click("#edit-draw")

@@ -130,7 +130,9 @@ def edit(
         seeds: one for each picture, of all its noise.
         source_prompts: what the sources show (flowedit needs them).
         config: how.
-        regions: (N, 1, H, W) in [0, 1], soft: where pictures may change; everywhere without.
+        regions: (N, 1, H, W) in [0, 1], soft: where pictures may change; everywhere without. Where
+            it is 0 the source's own pixels are given back: a decoder changes those beside an edit,
+            too, and all of them a little.
         rewards: of the target's words, loaded ones or names (rewardflow).
         context: for rewards that need more than prompt and media; all N are one batch then.
         observe: is given the trace of each batch before it is drawn (rewardflow).
@@ -163,7 +165,11 @@ def edit(
                 observe=observe,
             )
         )
-    return quantize(torch.cat(done))
+    edited = torch.cat(done)
+    if regions is not None:
+        where = regions if sources.ndim == 4 else regions.unsqueeze(1)
+        edited = torch.lerp(sources.to(edited), edited, where.to(edited))
+    return quantize(edited)
 
 
 def _check(

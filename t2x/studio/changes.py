@@ -31,6 +31,13 @@ class Change:
     kept: float
     map: Image
 
+    @property
+    def kept_all(self) -> bool:
+        """Whether nothing changed where nothing was to."""
+        from t2x.functional.psnr import MAX_PSNR
+
+        return self.kept >= MAX_PSNR
+
 
 def measured_change(
     source: Tensor, edited: Tensor, region: Sequence[float] | None = None

@@ -81,6 +81,7 @@ def _changed(
     """One edit by ``t2x.edit``."""
     from t2x.guidance.edit_plans import region_mask
     from t2x.guidance.editing import edit as edit_pictures
+    from t2x.media import quantize
 
     pipe = getattr(brush.generator, "pipeline", None)
     teller = StepTeller(work, brush, shot, pipe, tuple(reward.name for reward in rewards))
@@ -101,7 +102,8 @@ def _changed(
         rewards=rewards,
         observe=observe,
     )
-    facts: dict[str, Any] = {"change": measured_change(source[0], media[0], request.region)}
+    change = measured_change(quantize(source)[0], media[0], request.region)
+    facts: dict[str, Any] = {"change": change}
     return media[0], facts | ({"trace": traces[-1].sample(0)} if traces else {})
 
 

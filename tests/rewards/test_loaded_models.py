@@ -112,7 +112,7 @@ def test_sources_go_to_the_best_device(tmp_path: Path, monkeypatch: pytest.Monke
         part.save_pretrained(tmp_path / "vlm")
     for module in ("clip_encoder", "vlm"):
         monkeypatch.setattr(
-            f"t2x.scoring.{module}.resolve_device", lambda d: torch.device(d or "meta")
+            f"t2x.scoring.{module}.present_device", lambda d: torch.device(d or "meta")
         )
     for load, folder in ((load_clip, "clip"), (load_vlm, "vlm")):
         best, here = load(tmp_path / folder), load(tmp_path / folder, device="cpu")
