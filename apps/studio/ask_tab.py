@@ -201,12 +201,14 @@ def _wire(desk: Desk, page: _Page) -> None:
     words = {page.other: SOMETHING_ELSE, page.any: DOESNT_MATTER, page.back: BACK}
     for button, label in words.items():
         button.click(asking.other(label), [page.turn, desk.guest], **common)
-    page.draw.click(
+    handed = page.draw.click(
         lambda turn: (turn.prompt if turn else "", desk.open_tab("create")),
         page.turn,
         [desk.prompt, desk.tabs],
         **FAST,
     )
+    if desk.create is not None and desk.create.draw_after is not None:
+        desk.create.draw_after(handed)
 
 
 def _asleep(page: _Page) -> dict[Any, Any]:

@@ -4,7 +4,7 @@ rewards say, and rewards that steer while it is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,15 +36,16 @@ __all__ = ["CreatePage", "tab"]
 EXAMPLES = (
     "two kittens to the left of a crimson slice of pizza",
     "the animal with a trunk and a red umbrella",
-    "three purple mugs",
-    "a bus above a tiny yellow bird",
+    "three purple cups",
+    "a bus above a yellow bird",
 )
 MODES = {"Compare": "compare", "Best of many": "best_of", "Steer": "guide"}
 
 
 @dataclass
 class CreatePage:
-    """The components of the tab."""
+    """The components of the tab. ``draw_after`` makes what the form asks for be drawn when an event
+    of any tab is done; it is there once the tab is wired."""
 
     mode: gr.Radio
     rewrite: gr.Checkbox
@@ -61,6 +62,7 @@ class CreatePage:
     again: gr.Button
     fresh: gr.Button
     stage: Stage
+    draw_after: Callable[[Any], None] | None = None
 
     @property
     def form(self) -> list[Any]:
@@ -239,15 +241,20 @@ def _wire_drawing(desk: Desk, page: CreatePage, pairs: Mapping[str, Any]) -> Non
     }
     gr.on([stage.draw.click, desk.prompt.submit, page.again.click], draw, **job).then(**pairs)
     gr.on([page.own_draw.click, page.own.submit], draw_own, **job).then(**pairs)
-    page.fresh.click(
+
+    def draw_after(event: Any) -> None:
+        event.then(draw, **job).then(**pairs)
+
+    page.draw_after = draw_after
+    newer = page.fresh.click(
         lambda seed, num: int(seed or 0) + int(num),
         [desk.seed, page.settings.num],
         desk.seed,
         **FAST,
-    ).then(draw, **job).then(**pairs)
+    )
+    draw_after(newer)
     for button in page.examples:
-        taken = button.click(lambda text: text, button, desk.prompt, **FAST)
-        taken.then(draw, **job).then(**pairs)
+        draw_after(button.click(lambda text: text, button, desk.prompt, **FAST))
 
 
 def _no_words(page: CreatePage) -> dict[Any, Any]:

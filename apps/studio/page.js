@@ -34,6 +34,32 @@
       running[prefix] = runs;
     }
   };
+  // What was typed is there again when the page is loaded anew: it does that by itself when the
+  // studio was started again. Each box is filled once, when it first appears, and kept from then on.
+  const written = ["prompt", "edit-instruction", "edit-shows"];
+  const filled = new Set();
+  const box = id => document.querySelector(`#${id} textarea, #${id} input`);
+  const key = id => `t2x-studio-${id}`;
+  const fill = () => {
+    for (const id of written) {
+      const found = filled.has(id) ? null : box(id);
+      if (!found) continue;
+      filled.add(id);
+      const text = sessionStorage.getItem(key(id));
+      if (!text || found.value) continue;
+      found.value = text;
+      found.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  };
+  const keep = () => {
+    for (const id of filled) {
+      const found = box(id);
+      if (found) sessionStorage.setItem(key(id), found.value);
+    }
+  };
+  document.addEventListener("input", keep);
+  window.addEventListener("pagehide", keep); // what came from an example, or another tab
+
   let due = false;
   const later = () => {
     if (due) return;
@@ -42,9 +68,11 @@
       due = false;
       document.querySelectorAll(".arms img, .arms video").forEach(look);
       follow();
+      fill();
     });
   };
   new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
+  later();
 
   // Escape closes what is open (gradio does that); with nothing open it stops the job in sight.
   const open = ".arms .preview, ul.options, [role=listbox]";

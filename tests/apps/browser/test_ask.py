@@ -40,8 +40,9 @@ def test_three_questions_make_a_prompt(
     assert _after(page, lambda: page.click("#ask-back")) == third
     said = grown.inner_text()
     page.click("#ask-draw")
-    page.wait_for_selector("#draw")
+    page.wait_for_selector("#stop", state="visible")
     assert page.input_value("#prompt textarea") == said
+    page.wait_for_function("document.querySelectorAll('#gallery-left img').length > 0")
 
 
 def test_an_empty_box_is_told_what_to_do(studio: Running, visit: Callable[..., Any]) -> None:

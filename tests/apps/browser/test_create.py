@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from t2x.apps.studio.driving import PROMPT, choose, draw, start_drawing, write_request
+from t2x.apps.studio.driving import PROMPT, choose, draw, open_tab, start_drawing, write_request
 
 
 def pictures(page: Any, side: str) -> int:
@@ -142,3 +142,27 @@ def test_a_script_in_the_prompt_is_text(studio, visit):
         page.click("#same-seeds")
         page.wait_for_selector("#draw", state="visible")
     assert "onerror=alert(1)" in page.inner_text("#words")
+
+
+def test_what_was_typed_is_there_when_the_page_is_loaded_again(studio, visit):
+    page = visit(
+        studio, allow=("aborted", "Connection errored out")
+    )  # gradio's, of a page that goes
+    page.fill("#prompt textarea", "a red cat")
+    open_tab(page, "Edit")
+    page.fill("#edit-instruction textarea", "make the cat blue")
+    page.fill("#edit-shows textarea", "a cat")
+    page.reload()
+    page.wait_for_function("document.querySelector('#prompt textarea')?.value === 'a red cat'")
+    page.uncheck("#rewrite input")
+    page.click("#draw")  # gradio has it, too
+    page.wait_for_function("document.querySelectorAll('#gallery-left img').length > 0")
+    assert "a red cat" in page.get_attribute("#left-title h3", "data-words")
+    open_tab(page, "Edit")
+    assert page.input_value("#edit-instruction textarea") == "make the cat blue"
+    assert page.input_value("#edit-shows textarea") == "a cat"
+    page.fill("#edit-shows textarea", "")
+    page.reload()
+    open_tab(page, "Edit")
+    page.wait_for_function("document.querySelector('#edit-instruction textarea')?.value")
+    assert page.input_value("#edit-shows textarea") == ""

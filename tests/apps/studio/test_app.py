@@ -128,3 +128,26 @@ def test_the_page_needs_no_torch_and_leaves_gradios_files_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["False", "t2x.apps.studio.gradio_stubs"], done.stderr
+
+
+def test_what_ask_me_grew_is_drawn_at_once(page: Any) -> None:
+    """After the words are handed over and the tab is open, the Create tab's stage is at work."""
+    name = {block._id: block.elem_id for block in page.blocks.values()}
+    steps = page.config["dependencies"]
+    (press,) = (s for s in steps if any(name.get(t) == "ask-draw" for t, _ in s["targets"]))
+    assert {"prompt", "tabs"} == {name[id] for id in press["outputs"]}
+    (drawing,) = (s for s in steps if s["trigger_after"] == press["id"])
+    assert {"prompt", "seed", "mode"} <= {name[id] for id in drawing["inputs"]}
+    assert {"gallery-left", "gallery-right", "status"} <= {name[id] for id in drawing["outputs"]}
+
+
+def test_each_example_is_rewritten_into_what_it_says() -> None:
+    from t2x import load_guarded
+    from t2x.apps.studio.create_tab import EXAMPLES
+
+    things = [["red pizza", "cat", "cat"], ["elephant", "red umbrella"], ["purple cup"] * 3]
+    things += [["bus", "yellow bird"]]
+    groups = load_guarded("emoji-rewriter").rewrite(list(EXAMPLES))
+    for (found,), wanted in zip(groups, things, strict=True):
+        assert found.status == "accepted", found
+        assert re.findall(r": an? ([a-z ]+)\.", found.text) == wanted
