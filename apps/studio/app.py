@@ -17,6 +17,7 @@ from t2x.studio.preferences import TASTE, Tastes
 from . import ask_tab, batch_tab, create_tab, edit_tab, history_tab
 from .desk import FAST, Desk, new_guest, user_of
 from .endpoints import add_endpoints
+from .given import Page, PictureFile
 from .region import region_box
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def build(studio: Studio, *, home: Path) -> gr.Blocks:
 
     Launch what comes back with ``**look()``.
     """
-    with gr.Blocks(
+    with Page(
         title="t2x studio", analytics_enabled=False, fill_width=True, delete_cache=COPIES
     ) as page:
         guest = gr.BrowserState(None, storage_key="t2x-studio-guest", secret=_page_secret(home))
@@ -124,7 +125,7 @@ def _desk(studio: Studio, home: Path, guest: gr.BrowserState, tabs: gr.Tabs) -> 
         seed=gr.Number(
             0, render=False, elem_id="seed", label="Seed", precision=0, minimum=0, min_width=90
         ),
-        edit_picture=gr.Image(
+        edit_picture=PictureFile(
             render=False,
             elem_id="edit-picture",
             label="Picture",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import gradio as gr
-from PIL.Image import Image  # gradio reads the types of endpoints
 
 from t2x.errors import T2XError
 from t2x.plain import plain
@@ -26,9 +25,11 @@ from t2x.studio.requests import (
     Sampling,
     TaskRequest,
 )
+from t2x.studio.uploads import read_dropped
 
 from .album import Album
 from .desk import Desk, page_of, user_of
+from .given import PictureFile, WholeNumber, refusal
 from .region import region_of
 
 if TYPE_CHECKING:
@@ -44,15 +45,15 @@ def add_endpoints(desk: Desk) -> None:
     """Add them to the page, inside its ``gr.Blocks``; nothing of them is seen on it."""
     calls = _Calls(desk)
     with gr.Column(visible=False):
-        prompt, seed = gr.Textbox(label="prompt"), gr.Number(0, precision=0, label="seed")
-        num = gr.Number(1, precision=0, label="num")
+        prompt, seed = gr.Textbox(label="prompt"), WholeNumber(value=0, precision=0, label="seed")
+        num = WholeNumber(value=1, precision=0, label="num")
         rewards, negative = gr.Textbox("", label="rewards"), gr.Textbox("", label="negative")
         rewrite = gr.Checkbox(True, label="rewrite")
-        steps = gr.Number(0, precision=0, label="steps")
-        budget = gr.Number(0, precision=0, label="budget")
+        steps = WholeNumber(value=0, precision=0, label="steps")
+        budget = WholeNumber(value=0, precision=0, label="budget")
         size, mode = gr.Textbox("", label="size"), gr.Textbox("J", label="mode")
         weights = gr.JSON(WEIGHTS, label="weights")
-        picture = gr.Image(label="picture", type="pil", image_mode="RGB")
+        picture = PictureFile(label="picture", type="filepath", image_mode=None)
         instruction, shows = gr.Textbox(label="instruction"), gr.Textbox("", label="shows")
         strength = gr.Number(0, label="strength")
         region, method = gr.Textbox("", label="region"), gr.Textbox("", label="method")
@@ -103,7 +104,7 @@ class _Calls:
         """
         from t2x.studio.comparing import rewritten
 
-        asked = CompareRequest(self._words(prompt), seed=int(seed))
+        asked = CompareRequest(self._words(prompt, seed), seed=seed)
 
         def run(work: Work) -> dict[str, Any]:
             rewrite = rewritten(work, asked)
@@ -126,9 +127,7 @@ class _Calls:
         Returns:
             the picture, a PNG with its recipe
         """
-        asked = BestOfRequest(
-            _words(prompt), num=1, seed=int(seed), rewrite=bool(rewrite), rewards=()
-        )
+        asked = BestOfRequest(_words(prompt), num=1, seed=seed, rewrite=bool(rewrite), rewards=())
         for picture, _, _ in self._drawn(asked, request):
             yield picture
 
@@ -157,9 +156,9 @@ class _Calls:
         Returns:
             the first picture, all pictures as PNG files with their recipes, and the rewrite
         """
-        sampling = Sampling(_size(size), int(steps) or None)
+        sampling = Sampling(_size(size), steps or None)
         asked = BestOfRequest(
-            _words(prompt), num=int(num), seed=int(seed), rewrite=bool(rewrite),
+            _words(prompt), num=num, seed=seed, rewrite=bool(rewrite),
             negative=negative or "", sampling=sampling, rewards=(),
         )  # fmt: skip
         yield from self._drawn(asked, request)
@@ -179,7 +178,7 @@ class _Calls:
             the first rewritten picture, all pictures, and the rewrite and scores of both
         """
         names = _names(rewards)
-        asked = CompareRequest(_words(prompt), num=int(num), seed=int(seed), rewards=names)
+        asked = CompareRequest(_words(prompt), num=num, seed=seed, rewards=names)
         yield from self._drawn(asked, request, first="rewritten")
 
     def best(
@@ -198,7 +197,7 @@ class _Calls:
             the best picture, all pictures from the best on, and their scores by seed
         """
         asked = BestOfRequest(
-            _words(prompt), num=int(num), seed=int(seed), rewrite=bool(rewrite),
+            _words(prompt), num=num, seed=seed, rewrite=bool(rewrite),
             rewards=_names(rewards),
         )  # fmt: skip
         yield from self._drawn(asked, request, sort=True)
@@ -230,13 +229,13 @@ class _Calls:
         """
         asked = GuideRequest(
             _words(prompt), weights=_weights(weights), mode=mode, rewrite=bool(rewrite),
-            budget=int(budget) or None, num=int(num), seed=int(seed),
+            budget=budget or None, num=num, seed=seed,
         )  # fmt: skip
         yield from self._drawn(asked, request, first="guided")
 
     def edit(
         self,
-        picture: Image | None,
+        picture: str | None,
         instruction: str,
         shows: str,
         strength: float,
@@ -268,17 +267,18 @@ class _Calls:
         steering = _weights(weights)
         try:
             box = region_of(region)
+            pixels = read_dropped(picture).picture if picture else None
         except T2XError as error:
             _refuse(str(error))
         asked = EditRequest(
-            picture, instruction or "", source_prompt=shows or "", strength=strength or None,
-            seed=int(seed), region=box, method=method or None, weights=steering,
-            sampling=Sampling(steps=int(steps) or None),
+            pixels, instruction or "", source_prompt=shows or "", strength=strength or None,
+            seed=seed, region=box, method=method or None, weights=steering,
+            sampling=Sampling(steps=steps or None),
         )  # fmt: skip
         yield from self._drawn(asked, request, first="edited")
 
     def score(
-        self, picture: Image | None, prompt: str, rewards: str, request: gr.Request
+        self, picture: str | None, prompt: str, rewards: str, request: gr.Request
     ) -> dict[str, Any]:
         """Score how well a picture fits a prompt; higher is better, null is not measured.
 
@@ -296,7 +296,10 @@ class _Calls:
         if picture is None:
             _refuse("there is no picture to score; give one")
         words, names = self._words(prompt), _names(rewards)
-        media = {"given": [from_pil([picture])[0]]}
+        try:
+            media = {"given": [from_pil([read_dropped(picture).picture])[0]]}
+        except T2XError as error:
+            _refuse(str(error))
 
         def run(work: Work) -> None:
             score_pictures(work, work.models.usual if names is None else names, words, media)
@@ -321,19 +324,19 @@ class _Calls:
         """
         from t2x.asking.elicitation import Elicitation
 
-        words = self._words(prompt)
+        words = self._words(prompt, seed)
         if not (isinstance(answers, list) and all(isinstance(a, str | int) for a in answers)):
             _refuse("answers are a list of texts, each one of the options of its question")
 
         def run(work: Work) -> Any:
-            asking = Elicitation(words, generator=work.models.generator(), seed=int(seed))
+            asking = Elicitation(words, generator=work.models.generator(), seed=seed)
             for answer in answers:
                 work.check()
                 asking.answer(answer)
             return asking.next_question(), asking.prompt()
 
         question, made = self._finish(TaskRequest("ask", run), request).answer
-        yield from _asked(question, made, words=words, seed=int(seed))
+        yield from _asked(question, made, words=words, seed=seed)
 
     def models(self) -> dict[str, Any]:
         """Tell which models the studio has, whether they are ready, and how many jobs wait.
@@ -343,11 +346,11 @@ class _Calls:
         """
         return dict(plain(self._desk.studio.state()))
 
-    def _words(self, prompt: str | None) -> str:
-        """A prompt that a job without a request of its own may use."""
+    def _words(self, prompt: str | None, seed: int = 0) -> str:
+        """A prompt that a job without a request of its own may use, with this seed."""
         words = _words(prompt)
         try:
-            check_request(CompareRequest(words), self._desk.studio.limits)
+            check_request(CompareRequest(words, seed=seed), self._desk.studio.limits)
         except T2XError as error:
             _refuse(str(error))
         return words
@@ -431,7 +434,7 @@ def _picture_record(drawn: Drawn) -> dict[str, Any]:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise gr.Error(message, print_exception=False)
+    raise refusal(message)
 
 
 def _words(prompt: str | None) -> str:

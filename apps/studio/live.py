@@ -41,7 +41,10 @@ def status_line(event: Event) -> str:
 def note_line(text: str, *, problem: bool = False) -> str:
     """A line that stays: a problem, told to screen readers at once, or a note."""
     kind, role = ("problem", "alert") if problem else ("note", "status")
-    shown = text[:1].upper() + text[1:]
+    first, _, rest = text.partition(" ")
+    if not any(mark in first.rstrip(".,:;") for mark in "._/"):  # the name of a file stays as it is
+        first = first[:1].upper() + first[1:]
+    shown = f"{first} {rest}" if rest else first
     return f'<div class="t2x-status {kind}" role="{role}">{escaped(shown)}</div>'
 
 

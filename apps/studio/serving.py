@@ -24,7 +24,10 @@ from urllib.parse import unquote, urlsplit
 
 import gradio as gr
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from gradio.route_utils import FnIndexInferError
+from starlette.routing import Mount
 
 from t2x.errors import T2XError
 from t2x.failures import first_line
@@ -32,6 +35,7 @@ from t2x.listening import Address
 from t2x.studio.hurry import hurry
 
 from .app import build, look
+from .served import ServedFiles, user_named
 
 if TYPE_CHECKING:
     from t2x.studio import Studio
@@ -159,8 +163,9 @@ def make_app(
     # names for an upload, and shows what is drawn in SVG as part of the page.
     page.has_launched = page.is_running = True
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    outer.add_middleware(_Gate, limit=settings.max_request)
-    return gr.mount_gradio_app(
+    files: list[ServedFiles] = []  # gradio's application is made after its gate
+    outer.add_middleware(_Gate, limit=settings.max_request, files=files)
+    gr.mount_gradio_app(
         outer, page, path="/",
         app_kwargs={"openapi_url": None},
         auth=list(settings.users.items()) or None,
@@ -174,6 +179,23 @@ def make_app(
         mcp_server=settings.mcp,
         **(look or {}),
     )  # fmt: skip
+    inner = next(route.app for route in outer.routes if isinstance(route, Mount))
+    assert isinstance(inner, FastAPI)
+    files.append(ServedFiles(served, user_named(inner) if settings.users else None))
+    for kind in (FnIndexInferError, KeyError, TypeError, ValueError):
+        inner.add_exception_handler(kind, _unknown)
+    return outer
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Answer calls of endpoints that there are not, and what is no call, as gradio does not."""
+    part = request.url.path.partition("/gradio_api/")[2]
+    if not part.startswith(("call/", "queue/", "run/", "api/")):
+        raise error
+    said, status = "there is no such endpoint; /gradio_api/info names those there are", 404
+    if not isinstance(error, FnIndexInferError | KeyError):
+        said, status = 'this is no request; send JSON like {"data": [...]}', 400
+    return JSONResponse({"detail": said}, status_code=status)
 
 
 def serve(
@@ -242,8 +264,8 @@ class _Gate:
     """Refuses what the studio does not need of gradio, requests that another site's page makes a
     browser send, and bodies that are too large; adds headers for browsers."""
 
-    def __init__(self, app: App, *, limit: int) -> None:
-        self.app, self.limit = app, limit
+    def __init__(self, app: App, *, limit: int, files: Sequence[ServedFiles]) -> None:
+        self.app, self.limit, self.files = app, limit, files
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -252,6 +274,8 @@ class _Gate:
         headers = {key.lower(): value for key, value in scope["headers"]}
         if _CLOSED.search(unquote(scope["path"])):
             await _refuse(send, 404, "there is nothing here")
+        elif any(files.refuses(scope["path"], headers) for files in self.files):
+            await _refuse(send, 403, "this file is not for you")
         elif _foreign(headers):
             await _refuse(send, 403, "this request was made by a page of another site")
         elif int(headers.get(b"content-length") or 0) > self.limit:

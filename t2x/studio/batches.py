@@ -10,7 +10,6 @@ its sidecar (``t2x.jobs.output``), and ``pictures/`` with one file for each that
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from t2x.jobs.lines import Source, file_source
 from t2x.jobs.output import side_files
 from t2x.studio.requests import TaskRequest
 from t2x.studio.uploads import check_prompts_file, shown_name
+from t2x.studio.users import folder_name
 
 if TYPE_CHECKING:
     from t2x.studio.work import Work
@@ -190,8 +190,7 @@ class Batches:
         return self.folder(batch) / f"input{batch.suffix}"
 
     def _owner(self, user: str) -> Path:
-        name = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-        return self.home / name
+        return self.home / folder_name(user)
 
     # ---- what is there ----------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ is made anew from the files. No path is stored anywhere; it follows from user an
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -25,6 +24,7 @@ from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal,
 from t2x.errors import T2XError
 from t2x.files import made_folder, take_lock, write_whole
 from t2x.studio.recipes import Recipe, stored_recipe, write_picture
+from t2x.studio.users import folder_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,7 +43,8 @@ CREATE INDEX IF NOT EXISTS by_user ON pictures (user, number);
 CREATE INDEX IF NOT EXISTS by_job ON pictures (job, arm);
 """
 _ID = re.compile(r"[0-9a-z]{8,32}-[a-z]{1,16}-\d{1,6}")
-_OWNER = "user.txt"
+_OWNERS = "owners"  # whose each folder is; beside the pictures, which are served
+_OLD_OWNER = "user.txt"  # was among them
 EXPORTS = "exports"  # files made for a download, in the folder of a user
 _KEPT = 3600  # seconds that a file waits for its download
 _ALONE = 60  # seconds that another process may take to open or mend it
@@ -101,8 +102,7 @@ class HistoryFiles:
 
     def folder(self, user: str) -> Path:
         """The folder of a user, whatever the name is."""
-        name = hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
-        return self.home / "pictures" / name
+        return self.home / "pictures" / folder_name(user)
 
     def path(self, user: str, id: str) -> Path:
         """The file of a picture."""
@@ -128,8 +128,9 @@ class HistoryFiles:
     ) -> int:
         """Write a whole file or none; give its bytes. A video is an animated PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        owner = self.folder(user) / _OWNER
+        owner = self._owner_file(self.folder(user))
         if not owner.exists():
+            owner.parent.mkdir(exist_ok=True)
             write_whole(owner, json.dumps(user))
         handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
         try:
@@ -141,6 +142,23 @@ class HistoryFiles:
             Path(part).unlink(missing_ok=True)
             raise
         return size
+
+    def _owner_file(self, folder: Path) -> Path:
+        return self.home / _OWNERS / f"{folder.name}.json"
+
+    def _owner(self, folder: Path) -> str | None:
+        """Whose folder it is."""
+        with suppress(OSError, ValueError):
+            name = json.loads(self._owner_file(folder).read_text(encoding="utf-8"))
+            return name if isinstance(name, str) else None
+        return None
+
+    def _hide_owner(self, folder: Path) -> None:
+        """Take from a folder that is served what an older t2x wrote there."""
+        old, owner = folder / _OLD_OWNER, self._owner_file(folder)
+        if old.exists():
+            owner.parent.mkdir(exist_ok=True)
+            old.replace(owner)
 
     # ---- index ------------------------------------------------------------------------------
 
@@ -246,8 +264,9 @@ class HistoryFiles:
             lost = 0
             for folder in (self.home / "pictures").iterdir():
                 tidy(folder)
+                self._hide_owner(folder)
                 files = [f for f in folder.glob("*.png") if f not in known]
-                if not files or (user := _owner(folder)) is None:
+                if not files or (user := self._owner(folder)) is None:
                     continue
                 for file in sorted(files, key=lambda f: f.stat().st_mtime):
                     lost += not self._take_file(db, user, file)
@@ -308,11 +327,3 @@ def insert(db: sqlite3.Connection, values: Mapping[str, Any]) -> None:
     names = ", ".join(values)
     marks = ", ".join(f":{name}" for name in values)
     db.execute(f"INSERT OR IGNORE INTO pictures ({names}) VALUES ({marks})", dict(values))
-
-
-def _owner(folder: Path) -> str | None:
-    """Whose folder it is."""
-    with suppress(OSError, ValueError):
-        name = json.loads((folder / _OWNER).read_text(encoding="utf-8"))
-        return name if isinstance(name, str) else None
-    return None

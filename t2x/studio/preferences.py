@@ -13,7 +13,6 @@ works with any encoder. The model is a folder, ``t2x score PICTURES --rewards pa
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
 import time
@@ -29,6 +28,7 @@ from t2x.databases import PATIENCE, check_version, erase_deleted, switch_to_wal,
 from t2x.errors import T2XError
 from t2x.files import made_folder
 from t2x.studio.hurry import LOADING
+from t2x.studio.users import folder_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -201,7 +201,7 @@ class Tastes:
 
     def folder(self, user: str) -> Path:
         """The folder of a user's fitted model, whatever the name is."""
-        return self.home / hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        return self.home / folder_name(user)
 
     def reward(self, user: str) -> RewardModel:
         """The user's taste as a reward of pictures, fitted to all choices so far and saved.

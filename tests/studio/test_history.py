@@ -301,3 +301,17 @@ def test_two_processes_and_a_kill_lose_nothing_that_was_kept(tmp_path: Path) -> 
         assert all(not item.problem for item in kept)
     files = list(history.files.folder("ada").glob("*.png"))
     assert len(files) == page.total and history.problems == ()
+
+
+def test_whose_a_folder_is_does_not_lie_among_the_files_that_are_served(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    ids = fill(history, 2)
+    pictures = history.files.folder("ada")
+    assert {path.suffix for path in (tmp_path / "pictures").rglob("*") if path.is_file()} == {
+        ".png"
+    }
+    (tmp_path / "owners" / f"{pictures.name}.json").replace(pictures / "user.txt")  # as it once was
+    (tmp_path / "history.sqlite").unlink()
+    again = History(tmp_path)
+    assert not (pictures / "user.txt").exists()
+    assert {kept.id for kept in again.page("ada").items} == set(ids)

@@ -83,6 +83,9 @@ def test_a_conversation_is_its_answers(client):
         ({"prompt": "x", "rewards": "clp", "api_name": "/compare"}, "did you mean 'clip'"),
         ({"prompt": "x", "weights": 3, "api_name": "/guide"}, "numbers by name"),
         ({"prompt": "x", "seed": 10**30, "api_name": "/draw"}, "seed"),
+        ({"prompt": "x", "seed": 10**30, "api_name": "/rewrite"}, "seed"),
+        ({"prompt": "x", "seed": -5, "api_name": "/rewrite"}, "seed is -5"),
+        ({"prompt": "x", "num": None, "api_name": "/generate"}, "num is null"),
         ({"picture": None, "prompt": "x", "api_name": "/score"}, "no picture"),
         ({"prompt": "x", "answers": {"a": 1}, "api_name": "/ask"}, "list of texts"),
     ],
@@ -91,6 +94,15 @@ def test_what_can_not_be_done_is_one_line(client, call, said):
     with pytest.raises(AppError, match=said) as caught:
         client.predict(**call)
     assert "\n" not in str(caught.value) and "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["/score", "/edit"])
+def test_what_is_no_picture_is_told_by_its_name(client, tmp_path, name):
+    words = {"/score": ("a cat", "clip"), "/edit": ("make it blue", "a cat")}[name]
+    for text, said in (("no picture", "is no picture"), ("", "is empty")):
+        (tmp_path / "x.png").write_text(text)
+        with pytest.raises(AppError, match=f"^x.png {said}"):
+            client.predict(handle_file(tmp_path / "x.png"), *words, api_name=name)
 
 
 def asked(url: str, number: int) -> tuple[str, Any]:

@@ -151,3 +151,30 @@ def test_each_example_is_rewritten_into_what_it_says() -> None:
     for (found,), wanted in zip(groups, things, strict=True):
         assert found.status == "accepted", found
         assert re.findall(r": an? ([a-z ]+)\.", found.text) == wanted
+
+
+def test_values_are_judged_before_handlers_see_them(page: Any, tmp_path: Path) -> None:
+    """In one line that names no path and no component, and no stubs are written on the way."""
+    import asyncio
+
+    import gradio as gr
+    from gradio.data_classes import ImageData
+
+    from t2x.apps.studio import given
+
+    event = next(fn for fn in page.fns.values() if fn.api_name == "rewrite")
+    for values, said in (
+        (["a cat"], "1 values came, and 2 belong here: prompt, seed"),
+        (["a cat", None], "seed is null; give a whole number"),
+        (["a cat", "x"], "seed is 'x'; give a whole number"),
+        (["a cat", 1.5], "seed is 1.5; give a whole number"),
+    ):
+        with pytest.raises(gr.Error) as caught:
+            asyncio.run(page.preprocess_data(event, values, None))
+        assert (caught.value.message, caught.value.print_exception) == (said, False)
+    picture = next(block for block in page.blocks.values() if block.elem_id == "edit-picture")
+    text = tmp_path / "x.png"
+    text.write_text("no picture")
+    assert picture.preprocess(ImageData(path=str(text), orig_name="x.png")) == str(text)
+    assert picture.get_block_name() == "image"
+    assert not Path(given.__file__).with_suffix(".pyi").exists()

@@ -16,12 +16,14 @@ from starlette.testclient import TestClient
 from t2x.apps.studio.app import look
 from t2x.apps.studio.serving import Serving, make_app
 from t2x.errors import T2XError
+from t2x.studio.users import folder_name
 
 pytestmark = [
     pytest.mark.extra("app"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fastapi's and starlette's own
 ]
 FILE = "/gradio_api/file="
+GIVEN = ("mine", "bens", "batch", "zip")  # of ``files``, where nobody has to log in
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,12 @@ def client(site: Callable[..., TestClient]) -> TestClient:
 def files(home: Path) -> dict[str, Path]:
     """A file that is served and several that are not."""
     names = {
-        "mine": "home/pictures/a/mine.png",
+        "mine": f"home/pictures/{folder_name('user-ada')}/mine.png",
+        "bens": f"home/pictures/{folder_name('user-ben')}/bens.png",
+        "batch": f"home/pictures/batches/{folder_name('user-ben')}/1-a/pictures/bens.png",
+        "zip": f"home/pictures/{folder_name('user-ada')}/exports/0f/mine.zip",
+        "owner": f"home/pictures/{folder_name('user-ada')}/user.txt",
+        "prompts": f"home/pictures/batches/{folder_name('user-ada')}/1-a/batch.json",
         "database": "home/history.db",
         "secret": "secret.txt",
         "beside": "home/pictures-of-others/a.png",
@@ -87,7 +94,7 @@ def tricks(files: dict[str, Path]) -> list[str]:
     folder, secret = files["mine"].parent, files["secret"]
     up = f"{folder}/../../../secret.txt"
     return [
-        *(str(path) for key, path in files.items() if key != "mine"),
+        *(str(path) for key, path in files.items() if key not in GIVEN),
         "/etc/passwd",
         up,
         up.replace("..", "%2e%2e"),
@@ -112,7 +119,8 @@ def tricks(files: dict[str, Path]) -> list[str]:
 
 
 def test_one_folder_is_served_and_no_trick_gets_out_of_it(client, files):
-    assert client.get(f"{FILE}{files['mine']}").text == "content"
+    for name in GIVEN:
+        assert client.get(f"{FILE}{files[name]}").text == "content"
     for trick in tricks(files):
         for path in (f"{FILE}{trick}", f"/gradio_api/file/{trick}", f"/static/{trick}"):
             answer = client.get(path, follow_redirects=False)
@@ -222,8 +230,28 @@ def test_behind_a_password_nothing_is_open(site, files):
     empty = client.post("/login", data={"username": "", "password": ""})
     assert empty.status_code == 400  # for this alone the page says that it was wrong
     assert client.post("/login", data={"username": "ada", "password": "enigma"}).is_success
-    assert client.get(f"{FILE}{files['mine']}").text == "content"
+    for name, path in files.items():
+        answer = client.get(f"{FILE}{path}")
+        assert (answer.text == "content") == (name in ("mine", "zip")), name
+    assert client.get(f"/gradio_api/file/{files['bens']}").status_code == 403
     assert client.post("/gradio_api/call/reverse", json={"data": ["a"]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "status"),
+    [
+        ("call/nothing", {"json": {"data": []}}, 404),
+        ("call/v2/nothing", {"json": {}}, 404),
+        ("call/v2/reverse", {"json": {"x": 1}}, 400),
+        ("queue/join", {"json": {"data": [], "fn_index": 99999, "session_hash": "a"}}, 404),
+        ("queue/join", {"content": b'{"data":['}, 422),
+        ("call/reverse", {"content": b"\xff\xfe{"}, 400),
+    ],
+)  # fmt: skip
+def test_what_is_no_call_is_refused_in_one_line(client, path, sent, status):
+    answer = client.post(f"/gradio_api/{path}", **sent)
+    assert answer.status_code == status
+    assert answer.json()["detail"] and "\n" not in answer.text
 
 
 def test_tools_and_passwords_do_not_go_together():
