@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +84,36 @@ def _history(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
+def _ask(page: Page) -> None:
+    open_tab(page, "Ask me")
+    page.fill("#ask-prompt textarea", "an animal and a vehicle")
+    page.click("#ask-begin")
+    page.wait_for_selector("#ask-option-0:enabled")
+    first = page.locator("#ask-question p").inner_text()
+    page.click("#ask-option-0")
+    changed = "old => document.querySelector('#ask-question p')?.innerText !== old"
+    page.wait_for_function(changed, arg=first)
+    page.wait_for_selector("#ask-option-0:enabled")
+
+
+def _batch(page: Page) -> None:
+    open_tab(page, "Batch")
+    prompts = "".join(f"{prompt}\n" for prompt in _PROMPTS)
+    page.set_input_files(
+        "#batch-file input[type=file]",
+        {"name": "prompts.txt", "mimeType": "text/plain", "buffer": prompts.encode()},
+    )
+    page.wait_for_function("document.querySelector('#batch-file').innerText.includes('prompts')")
+    page.click("#batch-add")
+    page.wait_for_selector("#batch-jsonl", state="visible")
+
+
+_PROMPTS = ("two kittens", "a crimson slice of pizza", "a dog to the left of a blue car")
 _USES: dict[str, Callable[[Page], None]] = {
     "create": draw,
     "steer": _steer,
     "edit": _edit,
-    "ask": partial(open_tab, name="Ask me"),
+    "ask": _ask,
     "history": _history,
-    "batch": partial(open_tab, name="Batch"),
+    "batch": _batch,
 }
