@@ -279,8 +279,9 @@ def _tune_guidance(setup: Any, store: Any, out: str, as_json: bool) -> None:
     if out:
         weights = ",".join(f"{name}={weight:g}" for name, weight in tuned.rewards.items())
         command = (
-            f"t2x eval guidance --tune --model {tuned.generator} --rewards {weights} "
-            f"--n {tuned.n} --seed {tuned.seed} --budgets {budget:g} --dtype {setup.dtype}"
+            f"t2x eval guidance --tune --model {tuned.generator} --arms {','.join(tuned.arms)} "
+            f"--rewards {weights} --n {tuned.n} --seed {tuned.seed} --budgets {budget:g} "
+            f"--dtype {setup.dtype}"
         )
         save_tuned(tuned, out, command=command)
     if as_json:
