@@ -19,6 +19,7 @@ from t2x.studio.requests import TaskRequest
 from .confirming import Confirm, confirm_button
 from .desk import FAST, QUIET, Desk, page_of, user_of
 from .live import Pace, note_line, status_line
+from .words import STATUS
 
 __all__ = ["tab"]
 
@@ -66,7 +67,7 @@ def tab(desk: Desk) -> None:
 def _layout() -> _Parts:
     parts: dict[str, Any] = {}
     parts["file"] = gr.File(
-        label="A file of prompts: JSONL, CSV, or one per line",
+        label="A file of prompts",
         file_count="single", type="filepath", elem_id="batch-file", height=150,
     )  # fmt: skip
     with gr.Row():
@@ -82,7 +83,7 @@ def _layout() -> _Parts:
         )
     with gr.Row(elem_classes="tools"):
         parts["add"] = gr.Button(
-            "Take it in and rewrite", variant="primary", elem_id="batch-add", scale=0,
+            "Rewrite these", variant="primary", elem_id="batch-add", scale=0,
             min_width=200,
         )  # fmt: skip
         parts["stop"] = gr.Button(
@@ -101,7 +102,8 @@ def _layout() -> _Parts:
                 label, size="sm", elem_id=f"batch-{name}", scale=0, visible=False
             )
         for name, label in (
-            ("jsonl", "Download JSONL"), ("errors", "Bad lines"), ("zip_file", "Download the zip"),
+            ("jsonl", "Download JSONL"), ("errors", "Lines left out"),
+            ("zip_file", "Download the zip"),
         ):  # fmt: skip
             parts[name] = gr.DownloadButton(
                 label, size="sm", elem_id=f"batch-{name}", scale=0, visible=False
@@ -169,7 +171,8 @@ def _table(records: list[dict[str, Any]], state: BatchState) -> str:
     rows = []
     for record in records:
         for rewrite in record["rewrites"]:
-            cells = (record["prompt"], rewrite["text"], rewrite["status"])
+            status, _ = STATUS.get(rewrite["status"], (rewrite["status"], ""))
+            cells = (record["prompt"], rewrite["text"], status)
             rows.append("".join(f"<td>{escaped(str(cell)[:400])}</td>" for cell in cells))
     html = ""
     if rows:

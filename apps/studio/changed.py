@@ -29,7 +29,7 @@ def decided_html(request: EditRequest, target: str, method: str) -> str:
     facts = {"Method": METHODS.get(method, method), "May change": where}
     rows = "".join(f"<dt>{name}</dt><dd>{escaped(fact)}</dd>" for name, fact in facts.items())
     return (
-        f'<dl class="t2x-decided"><dt>Shall show</dt><dd class="t2x-words">{shown}</dd>{rows}</dl>'
+        f'<dl class="t2x-decided"><dt>Should show</dt><dd class="t2x-words">{shown}</dd>{rows}</dl>'
     )
 
 
@@ -50,7 +50,7 @@ def _cell(seed: int, change: Change, where: str) -> str:
     if change.kept_all:
         kept = f"{where} nothing"
     else:
-        kept = "" if math.isnan(change.kept) else f"{where} {change.kept:.1f} dB"
+        kept = "" if math.isnan(change.kept) else f"{where} kept to {change.kept:.1f} dB"
     share = f"{100 * change.share:.0f} % of the pixels"
     told = ", ".join(filter(None, [share, kept]))
     return (

@@ -147,8 +147,8 @@ def _layout(desk: Desk) -> CreatePage:
             parts["examples"] = [gr.Button(text, size="sm", scale=0) for text in EXAMPLES]
     parts["words"] = gr.HTML(elem_id="words", visible=False)
     with gr.Row(visible=False, elem_classes="tools", elem_id="tools") as tools:
-        parts["again"] = gr.Button("Same seeds", size="sm", elem_id="same-seeds", scale=0)
-        parts["fresh"] = gr.Button("New seeds", size="sm", elem_id="new-seeds", scale=0)
+        parts["again"] = gr.Button("Draw the same again", size="sm", elem_id="same-seeds", scale=0)
+        parts["fresh"] = gr.Button("Draw others", size="sm", elem_id="new-seeds", scale=0)
         parts["use"] = gr.Button(
             "Use rewrite as prompt", size="sm", elem_id="use-rewrite", scale=0, visible=False
         )

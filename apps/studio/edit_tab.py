@@ -151,7 +151,8 @@ def _layout_box(parts: dict[str, Any]) -> tuple[gr.Button, gr.Button]:
 def _layout_options(parts: dict[str, Any]) -> None:
     with gr.Accordion("More", open=False, elem_id="edit-more"):
         parts["target"] = gr.Textbox(
-            label="What the edited picture shows (target prompt)",
+            label="What the edited picture should show",
+            info="target prompt",
             placeholder="worked out from the instruction",
             elem_id="edit-target",
             max_lines=4,
@@ -177,7 +178,7 @@ def _layout_options(parts: dict[str, Any]) -> None:
                 "Strength", "edit-strength", placeholder=own, info="0 to 1: how far it may go"
             )
             parts["tether"] = optional_number(
-                "Tether", "edit-tether", placeholder=own, info="0 is free: hold to the source"
+                "Keep near", "edit-tether", placeholder=own, info="tether to the source; 0 is free"
             )
             parts["height"] = optional_number("Height", "edit-height", placeholder="its own")
             parts["width"] = optional_number("Width", "edit-width", placeholder="its own")

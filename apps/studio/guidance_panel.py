@@ -20,13 +20,17 @@ __all__ = ["GuidancePanel", "RewardRows", "guidance_panel", "reward_rows"]
 _MOST = 3.0  # of a weight, on its slider
 _START = (("questions", 1.0), ("clip", 0.3), ("", 0.3))
 _TITLES = {
-    "E": "Decoder",
-    "J": "Decoder and denoiser",
-    "particles": "Particles",
-    "E+particles": "Decoder + particles",
-    "J+particles": "Denoiser + particles",
-    "noise": "First noise",
-    "search": "Search",
+    "E": "Gently",
+    "J": "Firmly",
+    "particles": "Best of several",
+    "E+particles": "Gently, best of several",
+    "J+particles": "Firmly, best of several",
+    "noise": "From a better start",
+    "search": "Draw many, keep one",
+}
+_TERMS = {  # of modes that ``MODES`` tells by others
+    "E+particles": "gradients through the decoder, and trajectories that compete",
+    "J+particles": "gradients through decoder and denoiser, and trajectories that compete",
 }
 
 
@@ -63,7 +67,10 @@ class RewardRows:
         for name, amount, (reward, weight) in zip(self.names, self.amounts, rows, strict=True):
             changes[name] = gr.Dropdown(_choices([reward] if reward else []), value=reward)
             changes[amount] = gr.Slider(
-                value=weight, minimum=min(0, weight), maximum=max(_MOST, weight)
+                value=weight,
+                minimum=min(0, weight),
+                maximum=max(_MOST, weight),
+                interactive=bool(reward),
             )
         return changes
 
@@ -130,10 +137,16 @@ def reward_rows(start: Sequence[tuple[str, float]], *, prefix: str) -> RewardRow
                 amounts.append(
                     gr.Slider(
                         0, _MOST, weight, step=0.05, label=f"Weight {number}", min_width=130,
-                        elem_id=f"{prefix}weight-{number}",
+                        elem_id=f"{prefix}weight-{number}", interactive=bool(name),
                     )
                 )  # fmt: skip
+            names[-1].change(_weighable, names[-1], amounts[-1], **FAST)
     return RewardRows(names, amounts)
+
+
+def _weighable(name: str) -> gr.Slider:
+    """The weight of a reward: there is nothing to weigh without one."""
+    return gr.Slider(interactive=bool(name))
 
 
 def guidance_panel(*, visible: bool = False) -> GuidancePanel:
@@ -152,10 +165,10 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
                 scale=4,
             )
             budget = optional_number(
-                "Budget",
+                "Effort",
                 "steer-budget",
-                placeholder="mode's own",
-                info="denoiser evaluations",
+                placeholder="as usual",
+                info="budget in denoiser evaluations",
                 min_width=150,
             )
         mode.change(
@@ -168,6 +181,7 @@ def guidance_panel(*, visible: bool = False) -> GuidancePanel:
 
 
 def _help(name: str) -> str:
-    about = MODES[name].about
-    needs = "" if not MODES[name].steered else "; needs rewards with gradients"
-    return f"{about}{needs}"
+    """What a mode is in the terms of the field."""
+    about = _TERMS.get(name, MODES[name].about)
+    needs = "; needs rewards with gradients" if MODES[name].steered else ""
+    return f"mode {name}: {about}{needs}"

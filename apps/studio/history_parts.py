@@ -13,6 +13,7 @@ import gradio as gr
 from t2x.evaluation.html import escaped
 from t2x.studio.history import Kept, Page
 
+from .bars import ARMS
 from .confirming import Confirm, confirm_button
 from .desk import Desk
 
@@ -119,7 +120,7 @@ def layout() -> HistoryParts:
     _layout_picture(parts)
     _layout_everything(parts)
     parts["drop"] = gr.File(
-        label="A picture whose recipe comes back (also of A1111, ComfyUI, InvokeAI, Fooocus)",
+        label="Drop a picture for its recipe",
         file_count="single", type="filepath", elem_id="history-drop", height=150,
     )  # fmt: skip
     parts |= {"ids": gr.State([]), "gone": gr.State([]), "page": gr.State(0)}
@@ -217,7 +218,9 @@ def marks(parts: HistoryParts, marked: Collection[str]) -> dict[Any, Any]:
 
 def _caption(kept: Kept, marked: Collection[str]) -> str:
     signs = ("✓ " if kept.id in marked else "") + ("♥ " if kept.favourite else "")
-    return f"{signs}{kept.recipe.text[:60]}"
+    arm = ARMS.get(kept.arm, kept.arm)
+    seed = f"seed {kept.recipe.seed}"
+    return f"{signs}{arm}, {seed}\n{kept.recipe.prompt[:120]}" if arm else f"{signs}{seed}"
 
 
 def forget_copies(parts: HistoryParts, ids: Iterable[str] | None) -> None:

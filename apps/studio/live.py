@@ -99,6 +99,10 @@ def curves_html(steps: Sequence[GuidanceStep]) -> str:
         return ""
     names = list(dict.fromkeys(name for step in steps for name in step.values))
     total = max(step.steps for step in steps)
+    if steps[-1].step + 1 >= total:  # done: only the steps that were measured are left to show
+        total = 1 + max(
+            (s.step for s in steps if any(map(math.isfinite, s.values.values()))), default=0
+        )
     curves = "".join(
         _curve(name, [(s.step, s.values.get(name, math.nan)) for s in steps], total)
         for name in names

@@ -16,6 +16,9 @@
     const name = image.tagName === "VIDEO" ? "aria-label" : "alt";
     if (image.getAttribute(name) !== said) image.setAttribute(name, said);
   };
+  const mark = caption => { // of a picture that is selected (history_parts.py)
+    caption.closest("button").toggleAttribute("data-marked", caption.innerText.startsWith("✓"));
+  };
   // Where the form is long, a job that begins brings its line into the window, and what comes
   // below it, until somebody scrolls; the box with its Stop stays in sight (style.css).
   const seen = element => element !== null && element.offsetParent !== null;
@@ -68,10 +71,13 @@
       due = false;
       document.querySelectorAll(".arms img, .arms video").forEach(look);
       follow();
+      document.querySelectorAll("#history-gallery .caption-label").forEach(mark);
       fill();
     });
   };
-  new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
+  new MutationObserver(later).observe(document.body, {
+    subtree: true, childList: true, characterData: true,
+  });
   later();
 
   // Escape closes what is open (gradio does that); with nothing open it stops the job in sight.

@@ -10,7 +10,7 @@ import re
 from t2x.evaluation.html import escaped
 from t2x.types import Check, Rewrite
 
-__all__ = ["METHODS", "checks_html", "marked", "rewrite_html", "verdict"]
+__all__ = ["METHODS", "STATUS", "checks_html", "marked", "rewrite_html", "verdict"]
 
 _WORD = re.compile(r"(\w+(?:['’-]\w+)*|[^\w\s]|^\s+)(\s*)")
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)|</?answer>", re.DOTALL)
@@ -33,16 +33,25 @@ _KEEPS = {
     "fits_budget": "read to its end",
     "original_fits_budget": "your words read to their end",
 }
-METHODS = {  # of editing
-    "flowedit": "FlowEdit: follow the difference of the words",
-    "sdedit": "SDEdit: draw again from part of the way",
-    "rewardflow": "RewardFlow: rewards steer",
-}
-_STATUS = {
+_FORM = {"completion": "a finished answer", "length": "not too long", "input": "readable words"}
+_PLAIN = (  # reasons of checks in other words
+    (re.compile(r"no closed answer block"), "its answer was not finished"),
+    (re.compile(r"reasoning is not closed|cut off (inside its reasoning|before its end)"),
+     "its answer was not finished"),
+    (re.compile(r"(\S+) (\d+)/(\d+) tokens, cut: (.*?)(?=; |$)"),
+     r"\1 does not read its end, \4 (\2 tokens, room for \3)"),
+    (re.compile(r"tokenizer does"), "the model does"),
+)  # fmt: skip
+STATUS = {
     "accepted": ("Rewritten", "good"),
     "unchanged": ("Nothing to add", "plain"),
     "reverted": ("Not used", "warn"),
     "failed": ("No answer", "warn"),
+}
+METHODS = {  # of editing
+    "flowedit": "Follow what changes in the words (FlowEdit)",
+    "sdedit": "Draw again from part of the way (SDEdit)",
+    "rewardflow": "Let rewards steer (RewardFlow)",
 }
 
 
@@ -77,7 +86,7 @@ def _run(words: list[tuple[str, str]], mark: str) -> str:
 
 def verdict(rewrite: Rewrite) -> str:
     """Say in plain words what was done with the rewrite, and why."""
-    reasons = [check.reason or check.name for check in rewrite.checks if not check.passed]
+    reasons = [_plain(check) for check in rewrite.checks if not check.passed]
     why = "; ".join(reasons)
     if rewrite.status == "reverted":
         return f"The rewrite broke what you asked for: {why}. Your own words are drawn."
@@ -85,8 +94,20 @@ def verdict(rewrite: Rewrite) -> str:
         return f"The rewriter gave nothing that can be drawn: {why}. Your own words are drawn."
     if rewrite.status == "unchanged":
         return "The rewriter found nothing to add: your own words are drawn."
-    noted = [check.reason for check in rewrite.checks if check.passed and check.reason]
+    noted = [_plain(check) for check in rewrite.checks if check.passed and check.reason]
     return "; ".join(noted)
+
+
+def _label(check: Check) -> str:
+    return _KEEPS.get(check.name) or _FORM.get(check.name) or check.name.replace("_", " ")
+
+
+def _plain(check: Check) -> str:
+    """Why a check came out as it did, without the terms of the trade."""
+    reason = check.reason or _label(check)
+    for pattern, said in _PLAIN:
+        reason = pattern.sub(said, reason)
+    return reason
 
 
 def checks_html(checks: tuple[Check, ...]) -> str:
@@ -98,22 +119,21 @@ def checks_html(checks: tuple[Check, ...]) -> str:
             form += 1
             continue
         sign, kind, said = ("✓", "yes", "kept") if check.passed else ("✗", "no", "broken")
-        label = _KEEPS.get(check.name, check.name.replace("_", " "))
-        title = f' title="{escaped(check.reason)}"' if check.reason else ""
+        label = _label(check)
+        title = f' title="{escaped(_plain(check))}"' if check.reason else ""
         shown.append(
             f'<li class="{kind}"{title}><span aria-label="{said}">{sign}</span> '
             f"{escaped(label)}</li>"
         )
     if form:
-        many = "check" if form == 1 else "checks"
-        shown.append(f'<li class="form">and {form} {many} of form</li>')
+        shown.append(f'<li class="form"><span aria-label="kept">✓</span> well formed ({form})</li>')
     return f'<ul class="checks" aria-label="What the rewrite keeps">{"".join(shown)}</ul>'
 
 
 def rewrite_html(rewrite: Rewrite) -> str:
     """The panel of one rewrite; ``model_id`` "given" marks a text that the user wrote."""
     given = rewrite.model_id == "given"
-    label, kind = ("Your own text", "plain") if given else _STATUS[rewrite.status]
+    label, kind = ("Your own text", "plain") if given else STATUS[rewrite.status]
     before, after = marked(rewrite.original, rewrite.text)
     if not rewrite.changed:
         before = after = escaped(rewrite.original)

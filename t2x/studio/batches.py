@@ -80,7 +80,7 @@ class BatchState:
     def said(self) -> str:
         """One line about it."""
         parts = [f"{self.written} of {self.total} lines rewritten"]
-        parts += [f"{self.bad} bad"] if self.bad else []
+        parts += [f"{self.bad} left out"] if self.bad else []
         parts += [f"{self.drawn} pictures"] if self.drawn else []
         return ", ".join(parts) + "."
 

@@ -13,7 +13,8 @@ TABS = ("Create", "Edit", "Ask me", "History", "Batch")
 # Boxes of what people read or press, without those inside of others of the list; of each pair that
 # shares more than 2 pixels in both directions, what they are.
 OVERLAPS = """() => {
-    const chosen = 'button, input, textarea, img, label, h3, p, summary, .chip, li, figure, table';
+    const chosen = 'button, input, textarea, img, label, h3, p, summary, .chip, li, figure, table, '
+        + '.caption-label';
     const all = [...document.querySelectorAll(chosen)].filter(element => {
         const box = element.getBoundingClientRect(), style = getComputedStyle(element);
         return box.width > 1 && box.height > 1 && style.visibility === 'visible'
@@ -82,6 +83,9 @@ def test_every_tab_fits_and_nothing_lies_on_another(studio, visit, size):
     for name in TABS:
         open_tab(page, name)
         check(page, f"{name} before anything was made")
+    open_tab(page, "Edit")
+    page.locator("input[name=t2x-region][value=box]").check()
+    check(page, "Edit inside a box")
     open_tab(page, "Create")
     choose(page, "Steer")
     draw(page, num=1)
@@ -89,6 +93,10 @@ def test_every_tab_fits_and_nothing_lies_on_another(studio, visit, size):
     check(page, "Create with pictures, settings and guidance")
     page.locator("#gallery-left button").first.click()
     page.wait_for_selector("#picked", state="visible")
+    opened = page.locator("#gallery-left .preview").bounding_box()
+    picture = page.locator("#gallery-left .preview .media-button img").bounding_box()
+    assert opened["height"] < picture["width"] + 150 and picture["width"] >= 300
+    assert not page.evaluate(WIDER)
     page.keyboard.press("Escape")
     for name in TABS:
         open_tab(page, name)

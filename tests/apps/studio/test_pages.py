@@ -210,6 +210,24 @@ def test_a_recipe_that_the_form_has_no_room_for_says_so(built: Any) -> None:
     assert "also sets size=0.3" in changes[built[1].stage.status]
 
 
+def test_a_reward_that_is_not_chosen_has_no_weight_to_set(built: Any) -> None:
+    rows = built[1].guidance.rows
+    assert [amount.interactive for amount in rows.amounts] == [True, True, False]
+    changes = rows.filled({"vqa": 2.0})
+    assert [changes[amount].interactive for amount in rows.amounts] == [True, False, False]
+
+
+def test_each_way_to_steer_has_plain_words_and_its_term(built: Any) -> None:
+    from t2x.apps.studio.guidance_panel import _help
+    from t2x.guidance.recipe import MODES
+
+    labels = {name: label for label, name in built[1].guidance.mode.choices}
+    assert set(labels) == set(MODES)
+    for name, label in labels.items():
+        assert "oder" not in label and "article" not in label  # denoiser, decoder, particles
+        assert f"mode {name}: " in _help(name) and _help(name) != f"mode {name}: both"
+
+
 # ---- the Edit tab -------------------------------------------------------------------------------
 
 
@@ -336,7 +354,11 @@ def test_what_changed_and_what_was_kept_is_told() -> None:
 
     change = Change(0.125, 41.25, Image.new("RGB", (8, 8)))
     html = changed_html([(3, change)], region=(0, 0, 0.5, 1))
-    assert "12 % of the pixels" in html and "outside the box 41.2 dB" in html and "seed 3" in html
+    assert (
+        "12 % of the pixels" in html
+        and "outside the box kept to 41.2 dB" in html
+        and "seed 3" in html
+    )
     whole = changed_html([(3, Change(1.0, math.nan, change.map))], region=None)
     assert "dB" not in whole.split("figcaption")[1]
 

@@ -42,6 +42,13 @@ def test_a_script_in_a_recipe_or_a_batch_stays_text(tmp_path: Path) -> None:
         assert "&lt;script&gt;" in html and "<script" not in html
 
 
+def test_a_batch_says_what_became_of_a_rewrite_as_the_create_tab_does() -> None:
+    rewrites = [{"text": "a cat", "status": "reverted"}]
+    state = BatchState(2, 1, 1, 0)
+    assert "<td>Not used</td>" in batch_tab._table([{"prompt": "a", "rewrites": rewrites}], state)
+    assert state.said == "1 of 2 lines rewritten, 1 left out."
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """Desk and History tab of a studio that has loaded nothing."""
@@ -64,7 +71,7 @@ def test_a_picture_that_was_removed_by_hand_leaves_its_recipe(built: tuple[Any, 
     assert (shown[parts.ids], shown[parts.gone]) == ([ids[1]], [ids[0]])
     assert shown[parts.marked_said] == "1 selected" and shown[parts.marking].visible
     (item,) = shown[parts.gallery].value
-    assert item["caption"].startswith("✓ ")
+    assert item["caption"] == "✓ Your words, seed 1\na cat"
     kept = desk.history.get("ada", ids[0])
     detail = history_picture.kept_detail(desk, parts, "ada", kept)
     assert detail[parts.shown] is None and detail[parts.again].visible

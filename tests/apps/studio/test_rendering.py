@@ -87,14 +87,35 @@ def test_a_reverted_rewrite_says_why_in_words() -> None:
     )
     assert "broke what you asked for: the number 5 is lost. Your own words are drawn." in html
     assert "<p>three cats</p>" in html and "hm" not in html
-    assert '<li class="no"' in html and "and 1 check of form" in html
+    assert '<li class="no"' in html and "well formed (1)" in html
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "said"),
+    [
+        ("completion", "no closed answer block", "its answer was not finished"),
+        ("completion", "", "a finished answer"),
+        ("fits_budget", "tokenizer 50/48 tokens, cut: 'dog'",
+         "the model does not read its end, &#x27;dog&#x27; (50 tokens, room for 48)"),
+        ("fits_budget", "clip 9/7 tokens, cut: 'a'; t5 9/8 tokens, cut: 'b'",
+         "clip does not read its end, &#x27;a&#x27; (9 tokens, room for 7); t5 does not"),
+    ],
+)  # fmt: skip
+def test_why_a_rewrite_was_not_used_is_said_without_terms(
+    name: str, reason: str, said: str
+) -> None:
+    from t2x.apps.studio.words import rewrite_html
+
+    checks = (Check(name, False, reason),)
+    html = rewrite_html(rewrite(text="a cat", status="failed", checks=checks))
+    assert said in html and "tokenizer" not in html and "completion" not in html
 
 
 def test_ticks_name_what_is_kept() -> None:
     from t2x.apps.studio.words import checks_html
 
     html = checks_html((Check("colours_kept", True), Check("no_junk", True)))
-    assert text(html) == "✓ coloursand 1 check of form"
+    assert text(html) == "✓ colours✓ well formed (1)"
 
 
 def test_bars_show_means_the_gain_and_what_is_not_measured() -> None:
@@ -144,6 +165,15 @@ def test_a_curve_goes_through_what_was_measured() -> None:
     assert 'points="4.0,60.0 216.0,4.0"' in html and "0 → 1" in html
     assert "not measured" in curves_html(steps([math.nan]))
     assert 'points="4.0,32.0"' in curves_html(steps([0.5]))
+
+
+def test_a_curve_of_a_job_that_is_done_ends_at_the_right() -> None:
+    """Rewards steer some of the steps alone; while it runs there is room for the others."""
+    from t2x.apps.studio.live import curves_html
+
+    done = steps([0.0, 1.0, math.nan, math.nan])
+    assert 'points="4.0,60.0 216.0,4.0"' in curves_html(done)
+    assert 'points="4.0,60.0 74.7,4.0"' in curves_html(done[:2])
 
 
 def test_the_strip_shows_at_most_eight_steps_and_the_last() -> None:
