@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from t2x.evaluation.html import escaped
 from t2x.files import write_whole
 from t2x.studio.batches import Batches
 from t2x.studio.history import History
@@ -58,7 +59,16 @@ def build(studio: Studio, *, home: Path) -> gr.Blocks:
             for name, (label, tab) in TABS.items():
                 with gr.Tab(label, id=name, elem_id=f"tab-{name}"):
                     tab(desk)
+        who = gr.HTML(visible=False, elem_id="who")
+        page.load(_who, None, who, **FAST)
     return page
+
+
+def _who(request: gr.Request) -> gr.HTML:
+    """Who has logged in, and the way out; nothing where nobody has to."""
+    name = getattr(request, "username", None)
+    said = f'{escaped(str(name))} · <a href="logout">Log out</a>'
+    return gr.HTML(f'<p style="text-align:right">{said}</p>' if name else "", visible=bool(name))
 
 
 def look() -> dict[str, Any]:

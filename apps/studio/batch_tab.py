@@ -179,6 +179,9 @@ def _table(records: list[dict[str, Any]], state: BatchState) -> str:
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         head = "<tr><th>prompt</th><th>rewrite</th><th>status</th></tr>"
         html = f'<div class="t2x-table"><table>{head}{body}</table></div>'
+    if len(records) < state.written:
+        some = f"These are the first {len(records)} of {state.written} lines; the files have all."
+        html += note_line(some)
     if state.errors:
         lines = "".join(
             f"<li>line {number}: {escaped(reason[:300])}</li>" for number, reason in state.errors

@@ -104,9 +104,9 @@ def tab(desk: Desk) -> None:
         page = _layout(desk)
         pairs = pair_buttons(desk, page.stage)
     thumb_buttons(desk)
-    wire_settings(desk, page.settings, page.stage.status)
+    models = wire_settings(desk, page.settings, page.stage.status)
     wire_stage(desk, page.stage)
-    _wire_drawing(desk, page, pairs)
+    _wire_drawing(desk, page, pairs, models)
     _wire_words(desk, page)
     page.mode.change(
         lambda mode: gr.Group(visible=mode == "guide"),
@@ -206,8 +206,10 @@ def _request(page: CreatePage, desk: Desk, given: Mapping[Any, Any], own: str | 
 # ---- wiring -------------------------------------------------------------------------------------
 
 
-def _wire_drawing(desk: Desk, page: CreatePage, pairs: Mapping[str, Any]) -> None:
-    """``pairs``: what is done when pictures are there."""
+def _wire_drawing(
+    desk: Desk, page: CreatePage, pairs: Mapping[str, Any], models: Mapping[str, Any]
+) -> None:
+    """``pairs`` and ``models``: what is done when pictures are there."""
     stage = page.stage
     inputs = {desk.prompt, desk.seed, desk.guest, page.mode, page.rewrite, page.own, stage.album}
     inputs |= page.settings.inputs | page.guidance.inputs
@@ -239,11 +241,13 @@ def _wire_drawing(desk: Desk, page: CreatePage, pairs: Mapping[str, Any]) -> Non
         "concurrency_limit": None,
         **QUIET,
     }
-    gr.on([stage.draw.click, desk.prompt.submit, page.again.click], draw, **job).then(**pairs)
-    gr.on([page.own_draw.click, page.own.submit], draw_own, **job).then(**pairs)
+    gr.on([stage.draw.click, desk.prompt.submit, page.again.click], draw, **job).then(**pairs).then(
+        **models
+    )
+    gr.on([page.own_draw.click, page.own.submit], draw_own, **job).then(**pairs).then(**models)
 
     def draw_after(event: Any) -> None:
-        event.then(draw, **job).then(**pairs)
+        event.then(draw, **job).then(**pairs).then(**models)
 
     page.draw_after = draw_after
     newer = page.fresh.click(

@@ -221,6 +221,7 @@ def _wire_keeping(desk: Desk, parts: HistoryParts) -> None:
         forget_copies(parts, [id])
         left = [other for other in marked if other != id]
         gone = {parts.chosen: gr.Column(visible=False), parts.picked: None}
-        return shown(user, words, only, page, left) | gone
+        found = shown(user, words, only, page, left) | gone
+        return found | {parts.said: f"{note_line('1 picture deleted.')}{found[parts.said]}"}
 
     parts.delete.wire(lambda *given: "Really delete it", delete, inputs, outputs, parts.status)

@@ -10,6 +10,7 @@ import gradio as gr
 
 from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
+from t2x.memory.machine import readable_bytes
 from t2x.studio.history_zip import zip_history
 
 from .desk import FAST, QUIET, Desk, user_of
@@ -106,8 +107,7 @@ def _wire_zips(desk: Desk, parts: HistoryParts) -> None:
             path = zip_history(desk.history, user_of(guest, request), ids)
         except T2XError as error:
             return {parts.said: note_line(str(error), problem=True)}
-        size = path.stat().st_size / 2**20
-        label = f"Download the zip ({size:.1f} MB)"
+        label = f"Download the zip ({readable_bytes(path.stat().st_size)})"
         return {parts.everything: gr.DownloadButton(label, value=str(path), visible=True)}
 
     def all_zipped(guest: Any, request: gr.Request) -> Any:
@@ -127,11 +127,12 @@ def _wire_deleting(desk: Desk, parts: HistoryParts) -> None:
     def deleted(ids: list[str] | None, user: str, *view: Any) -> dict[Any, Any]:
         """Delete them and show what is left; ``view`` is words, favourites and page."""
         every = [kept.id for kept in desk.history.each(user)] if ids is None else ids
-        desk.history.delete(user, ids)
+        number = desk.history.delete(user, ids)
         forget_copies(parts, every)
         closed = {parts.chosen: gr.Column(visible=False), parts.picked: None}
         words, only, page = view
-        return _found(desk, parts, user, words, only, page, []) | closed
+        left = _found(desk, parts, user, words, only, page, []) | closed
+        return left | {parts.said: f"{note_line(f'{_number(number)} deleted.')}{left[parts.said]}"}
 
     def count_marked(marked: list[str], *given: Any) -> str:
         if not marked:

@@ -11,7 +11,7 @@ import gradio as gr
 from t2x.errors import T2XError
 from t2x.evaluation.html import escaped
 from t2x.reward_facts import FACTS
-from t2x.studio.events import LAST, Cancelled, Event, Loaded
+from t2x.studio.events import LAST, Cancelled, Event, Failed, Loaded
 from t2x.studio.requests import Sampling
 from t2x.studio.state import ModelState, StudioState
 
@@ -140,11 +140,24 @@ def settings_panel(desk: Desk) -> SettingsPanel:
     )
 
 
-def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
-    """Swap models at a click, and show what is loaded until it is known."""
+def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> dict[str, Any]:
+    """Swap models at a click, and show what is loaded: until it is known, when the page is opened
+    or a tab of it, since others may have swapped them.
+
+    Gives the arguments of a ``then`` that shows it again.
+    """
     outputs = [panel.state, panel.negative, panel.frames, panel.steps, panel.scale]
     outputs += [panel.height, panel.width]
+    boxes = [panel.generator, panel.rewriter]
     told = gr.Timer(1.5)
+
+    def now() -> list[Any]:
+        state = desk.studio.state()
+        return [*_chosen(state), *shown_state(state)]
+
+    shown: dict[str, Any] = {"fn": now, "inputs": None, "outputs": [*boxes, *outputs], **FAST}
+    gr.on(None, **shown)
+    desk.tabs.select(**shown)
 
     def refresh() -> list[Any]:
         state = desk.studio.state()
@@ -169,19 +182,21 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         if changed.get("rewriter") == "none":
             changed["rewriter"] = None
         if not changed:
-            nothing = [gr.skip()] * (3 + len(outputs))
+            nothing = [gr.skip()] * (5 + len(outputs))
             yield [note_line("These are loaded already."), *nothing]
             return
         for event in desk.follow(desk.studio.load(**changed, user=user), page=page):
             ended = isinstance(event, LAST)
             buttons = [gr.Button(visible=ended), gr.Button(visible=not ended)]
             line, *others = _told(event, desk, len(outputs))
-            yield [line, *buttons, gr.Timer(active=True) if ended else gr.skip(), *others]
+            timer = gr.Timer(active=True) if ended else gr.skip()
+            chosen = _chosen(desk.studio.state()) if ended else [gr.skip(), gr.skip()]
+            yield [line, *buttons, timer, *chosen, *others]
 
     panel.load.click(
         load,
         [panel.generator, panel.rewriter, desk.guest],
-        [status, panel.load, panel.stop, told, *outputs],
+        [status, panel.load, panel.stop, told, *boxes, *outputs],
         concurrency_limit=None,
         **QUIET,
     )
@@ -191,11 +206,19 @@ def wire_settings(desk: Desk, panel: SettingsPanel, status: gr.HTML) -> None:
         return note_line("Stopping: what is being read is read first.") if found else gr.skip()
 
     panel.stop.click(stop, desk.guest, status, **FAST)
+    return shown
+
+
+def _chosen(state: StudioState) -> list[str]:
+    """What the boxes of the generator and the rewriter say: what there is."""
+    return [state.generator.name, state.rewriter.name]
 
 
 def _told(event: Event, desk: Desk, others: int) -> list[Any]:
     if isinstance(event, Loaded):
         return [note_line("Loaded."), *shown_state(event.state)]
+    if isinstance(event, Failed):
+        return [status_line(event), *shown_state(desk.studio.state())]
     if isinstance(event, Cancelled):
         kept = note_line("Stopped. The models are those that were there before.")
         return [kept, *shown_state(desk.studio.state())]

@@ -222,8 +222,7 @@ class Batches:
 
     def offered(self, batch: Batch, path: Path, ending: str) -> Path:
         """A file of a batch as it is now, under the name that the user knows, for a download."""
-        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(batch.name).stem)[:60]
-        target = self.folder(batch) / _OFFERED / f"{stem or 'batch'}{ending}"
+        target = self._offered(batch, ending)
         try:
             target.parent.mkdir(exist_ok=True)
             target.unlink(missing_ok=True)
@@ -235,10 +234,14 @@ class Batches:
             raise T2XError(f"the file can't be written: {error}; free some space") from error
         return target
 
+    def _offered(self, batch: Batch, ending: str) -> Path:
+        stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(batch.name).stem)[:60]
+        return self.folder(batch) / _OFFERED / f"{stem or 'batch'}{ending}"
+
     def zip(self, batch: Batch) -> Path:
         """All that was made, as one file in the folder of the batch."""
         out = self.output(batch)
-        target = self.folder(batch) / _OFFERED / f"{batch.id}.zip"
+        target = self._offered(batch, ".zip")
         part = target.with_suffix(".part")
         names = [out, side_files(out)[0], *sorted(self._pictures(batch).glob("*.png"))]
         there = [path for path in names if path.exists()]

@@ -194,15 +194,19 @@ class Studio:
 
     def _put(self, user: str, do: Callable[[Work], Any], request: Request) -> Iterator[Event]:
         notes: list[str] = []
+        failing: set[Watcher] = set()
 
         def hear(event: Event) -> None:
             for watcher in self._watchers:
                 try:
                     watcher(job.id, job.user, request, event)
                 except Exception as error:  # the picture is drawn: it must reach its user
-                    log.warning("an event was not kept", exc_info=True)
-                    if (said := reason(error)) not in notes:  # each picture fails alike
-                        notes.append(said)
+                    if watcher in failing:  # what comes after the first is no news
+                        continue
+                    failing.add(watcher)
+                    notes.append(reason(error))
+                    known = isinstance(error, T2XError)
+                    log.warning("an event was not kept: %s", notes[-1], exc_info=not known)
 
         job = Job(user, lambda job: self._attempt(job, do, request, notes), hear)
         try:
@@ -239,7 +243,7 @@ class Studio:
             pictures=tuple(told.pictures),
             scores=tuple(told.scores),
             seconds={**told.seconds, "total": round(time.perf_counter() - begun, 3)},
-            notes=(*told.notes, *dict.fromkeys(notes)),
+            notes=(*told.notes, *notes),
             answer=answer,
         )
         job.tell(Finished(entry))

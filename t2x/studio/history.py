@@ -120,8 +120,8 @@ class History:
                 path, drawn.picture, recipe, user=user, frames=drawn.frames, fps=drawn.fps
             )
         except OSError as error:
-            said = f"the picture can't be kept: {error.strerror or error}"
-            raise T2XError(f"{said}; download it, and see to {str(self.files.home)!r}") from error
+            said = f"the picture can't be kept: {error.strerror or error}; download it, and see to"
+            raise T2XError(f"{said} {str(self.files.home)!r} (--home)") from error
         values = row_values(recipe, id=id, user=user, job=job, arm=drawn.arm)
         with self.files.open() as db:
             insert(db, values | {"made": time.time(), "bytes": size})

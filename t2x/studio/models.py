@@ -53,7 +53,7 @@ class Slot:
 
     def state(self) -> ModelState:
         """What may be known of it."""
-        readiness = "none" if self.source is None else self.readiness
+        readiness = "none" if self.name == "none" else self.readiness
         return ModelState(self.name, readiness, self.problem, self.facts)
 
 
@@ -154,7 +154,8 @@ class Models:
             raise ModelMissingError(f"the studio has no {role}; load one")
         slot.readiness, slot.problem = "loading", ""
         try:
-            self._make_room(slot, role)
+            with LOADING:  # to plan, transformers reads a model's settings
+                self._make_room(slot, role)
             with LOADING, hurry(), stoppable_load(self.check):
                 slot.loaded = load(slot.source)
             slot.facts = _FACTS[role](slot.loaded)

@@ -85,8 +85,8 @@ class TasteState:
             choices = "choice" if self.pairs == 1 else "choices"
             return f"Your taste is known from {self.pairs} {choices}: score by {TASTE!r}."
         return (
-            f"{self.missing} more choices are needed before {TASTE!r} can score: say which of two "
-            "pictures is better, or give thumbs up and down to pictures of one prompt."
+            f"{TASTE!r} can score from {LEAST} pairs on, and there are {self.pairs}: say which of "
+            "two pictures is better, or give thumbs up and down to pictures of one prompt."
         )
 
 

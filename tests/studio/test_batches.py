@@ -52,6 +52,7 @@ def test_from_upload_to_download(studio: Studio, tmp_path: Path) -> None:
             "rewrites.jsonl", "rewrites.jsonl.errors",
             "pictures/00000000-00.png", "pictures/00000003-00.png",
         }  # fmt: skip
+    assert batches.zip(batch).name == "my-prompts.zip"
     offered = batches.offered(batch, batches.output(batch), ".jsonl")
     assert offered.name == "my-prompts.jsonl"
     assert offered.read_bytes() == batches.output(batch).read_bytes()

@@ -186,15 +186,18 @@ def test_a_folder_that_can_not_be_written_is_told_until_it_can(tmp_path: Path) -
 
 
 def test_what_can_not_be_kept_reaches_its_user_and_is_told_once(
-    tmp_path: Path, make_studio: Callable[..., Studio]
+    tmp_path: Path, make_studio: Callable[..., Studio], caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "taken").write_text("a file is in the way")
     studio = make_studio()
     studio.listen(History(tmp_path / "taken").watch)
     *events, last = studio.run(BestOfRequest("a cat", num=3, rewrite=False), user="ada")
     assert sum(isinstance(event, Drawn) for event in events) == 3 and isinstance(last, Finished)
-    said = [note for note in last.entry.notes if "can't be kept" in note]
-    assert len(said) == 1 and "--home" in " ".join(last.entry.notes)
+    assert len(last.entry.scores) > 0  # which can't be kept either, and is no second sentence
+    (said,) = last.entry.notes
+    assert said.startswith("the picture can't be kept: ") and "--home" in said
+    (logged,) = [record for record in caplog.records if record.name.startswith("t2x.studio")]
+    assert said in logged.getMessage() and not logged.exc_info
 
 
 def test_missing_and_cut_files_are_said_and_the_rest_is_shown(tmp_path: Path) -> None:

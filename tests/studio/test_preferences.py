@@ -30,7 +30,7 @@ def picture(colour: str, place: int) -> Image.Image:
 
 def test_pairs_make_a_reward_of_ones_own(tmp_path: Path) -> None:
     tastes = Tastes(tmp_path)
-    with pytest.raises(T2XError, match=f"{LEAST} more choices are needed"):
+    with pytest.raises(T2XError, match=f"from {LEAST} pairs on, and there are 0"):
         tastes.reward("ada")
     for i in range(LEAST):
         state = tastes.choose("ada", "a ball", picture("red", i), picture("blue", i))
@@ -137,7 +137,7 @@ def test_the_studio_scores_by_it(tmp_path: Path) -> None:
         (found[user],) = last.entry.scores
     studio.close()
     assert found["ada"].values["original"][0] < 0
-    assert "more choices are needed" in found["ben"].problem
+    assert "pairs on, and there are" in found["ben"].problem
 
 
 def test_a_taste_orders_unseen_items_better_than_chance() -> None:

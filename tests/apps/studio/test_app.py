@@ -178,3 +178,18 @@ def test_values_are_judged_before_handlers_see_them(page: Any, tmp_path: Path) -
     assert picture.preprocess(ImageData(path=str(text), orig_name="x.png")) == str(text)
     assert picture.get_block_name() == "image"
     assert not Path(given.__file__).with_suffix(".pyi").exists()
+
+
+def test_who_has_logged_in_is_said_with_the_way_out() -> None:
+    from t2x.apps.studio.app import _who
+
+    shown = _who(cast(Any, SimpleNamespace(username="<ada>")))
+    assert '&lt;ada&gt; · <a href="logout">Log out</a>' in shown.value and shown.visible
+    assert not _who(cast(Any, SimpleNamespace(username=None))).visible
+
+
+def test_the_name_of_a_file_stays_as_it_is_in_a_line() -> None:
+    from t2x.apps.studio.live import note_line
+
+    assert ">x.svg is an SVG drawing<" in note_line("x.svg is an SVG drawing")
+    assert ">Stopped.<" in note_line("stopped.") and ">Give one<" in note_line("give one")

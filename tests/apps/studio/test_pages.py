@@ -492,6 +492,26 @@ def test_a_model_that_was_not_waited_for_is_told(built: Any) -> None:
     assert "emoji-flow" in others[0] and "emoji-rewriter" in others[0]
     line, *others = _told(Waiting("a", 0), desk, 7)
     assert "Starting" in line and len(others) == 7
+    line, *others = _told(Failed("it can't be loaded"), desk, 7)
+    assert "be loaded" in line and "emoji-flow" in others[0]
+
+
+def test_models_are_shown_again_when_the_page_is_opened_and_after_each_job() -> None:
+    """Another visitor may have swapped them: box and line say what there is."""
+    from t2x.apps.studio import app
+    from t2x.studio import Studio
+
+    studio = Studio(rewriter="none")
+    page = app.build(studio, home=studio.home)
+    id = {block.elem_id: block._id for block in page.blocks.values() if block.elem_id}
+    shows = [fn for fn in page.fns.values() if fn.name == "now"]
+    studio.models._generator.source = "emoji-flow-turbo"
+    values = dict(zip((block._id for block in shows[0].outputs), shows[0].fn(), strict=True))
+    assert (values[id["generator"]], values[id["rewriter"]]) == ("emoji-flow-turbo", "none")
+    line = values[id["models-state"]]
+    assert "emoji-flow-turbo" in line and "<b>none</b> <span>not wanted" in line
+    events = {event for fn in shows for _, event in fn.targets}
+    assert {"load", "select", "then"} <= events
 
 
 def test_a_job_that_ends_leaves_a_later_one_of_its_page_to_be_stopped(built: Any) -> None:

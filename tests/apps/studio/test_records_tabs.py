@@ -49,6 +49,25 @@ def test_a_batch_says_what_became_of_a_rewrite_as_the_create_tab_does() -> None:
     assert state.said == "1 of 2 lines rewritten, 1 left out."
 
 
+def test_a_table_says_that_it_is_a_part() -> None:
+    records = [{"prompt": "a", "rewrites": [{"text": "b", "status": "accepted"}]}] * 12
+    said = "the first 12 of 23 lines"
+    assert said in batch_tab._table(records, BatchState(23, 23, 0, 0))
+    assert said not in batch_tab._table(records, BatchState(23, 12, 0, 0))
+
+
+def test_what_was_deleted_is_said(tmp_path: Path) -> None:
+    page, history = app.build(Studio(home=tmp_path), home=tmp_path), History(tmp_path)
+    request = SimpleNamespace(username="cleo")
+    for seed in range(2):
+        history.add(drawn("original", seed), user="user-cleo", job="0123456789abcdee")
+    named = {block.elem_id: block for block in page.blocks.values()}
+    sure, said = named["history-delete-all-sure"]._id, named["history-said"]
+    (press,) = [fn for fn in page.fns.values() if (sure, "click") in fn.targets]
+    changes = press.fn(request, [], [], "", False, 0, None)
+    assert "2 pictures deleted." in changes[said] and "What you draw is kept" in changes[said]
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """Desk and History tab of a studio that has loaded nothing."""
