@@ -69,12 +69,29 @@ WIDER = """() => {
 }"""
 
 
+# Labels of drop areas that reach over what is in their middle, or to the cross at the right.
+LABELS = """() => [...document.querySelectorAll('[data-testid=block-label]')].filter(label => {
+    const box = label.getBoundingClientRect();
+    const area = label.closest('.block').getBoundingClientRect();
+    return box.width > 1 && label.checkVisibility()
+        && (box.height > 32 || box.right > area.right - 90);
+}).map(label => label.innerText)"""
+# Pixels between things side by side in the panel of what steers: of a pair, and between pairs.
+GAPS = """() => {
+    const apart = (one, other) => Math.round(
+        other.getBoundingClientRect().left - one.getBoundingClientRect().right);
+    const [first, second] = document.querySelectorAll('#guidance .reward-row');
+    return [apart(...first.querySelectorAll('.block')), apart(first, second)];
+}"""
+
+
 def check(page: Any, where: str) -> None:
     page.wait_for_timeout(300)
     width = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     assert width <= 0, f"{where} is {width} pixels wider than the window: {page.evaluate(WIDER)}"
     assert not page.evaluate(WIDER), where
     assert not page.evaluate(OVERLAPS), where
+    assert not page.evaluate(LABELS), where
 
 
 @pytest.mark.parametrize("size", ["wide", "narrow"])
@@ -88,6 +105,10 @@ def test_every_tab_fits_and_nothing_lies_on_another(studio, visit, size):
     check(page, "Edit inside a box")
     open_tab(page, "Create")
     choose(page, "Steer")
+    # The ring around the last pill is not cut.
+    assert page.evaluate("getComputedStyle(document.querySelector('#mode')).overflow") == "visible"
+    if size == "wide":
+        assert page.evaluate(GAPS) == [0, 1]
     draw(page, num=1)
     page.wait_for_function("document.querySelectorAll('#gallery-right img').length > 0")
     check(page, "Create with pictures, settings and guidance")

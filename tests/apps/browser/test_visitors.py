@@ -221,6 +221,10 @@ def test_what_was_made_and_said_can_be_deleted(studio, visit):
     for number in range(2):
         page.locator("#history-gallery button").nth(number).click()
         page.wait_for_selector(f"#history-marked:has-text('{number + 1} selected')")
+        page.wait_for_function(  # with a tick on the picture
+            "n => document.querySelectorAll('#history-gallery [data-marked]').length === n",
+            arg=number + 1,
+        )
     page.click("#history-zip-marked")
     with page.expect_download() as loaded:
         page.click("#history-zip-file")
