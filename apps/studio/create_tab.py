@@ -36,7 +36,7 @@ __all__ = ["CreatePage", "tab"]
 EXAMPLES = (
     "two kittens to the left of a crimson slice of pizza",
     "the animal with a trunk and a red umbrella",
-    "three purple cups",
+    "four green apples",
     "a bus above a yellow bird",
 )
 MODES = {"Compare": "compare", "Best of many": "best_of", "Steer": "guide"}

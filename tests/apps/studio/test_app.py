@@ -145,7 +145,7 @@ def test_each_example_is_rewritten_into_what_it_says() -> None:
     from t2x import load_guarded
     from t2x.apps.studio.create_tab import EXAMPLES
 
-    things = [["red pizza", "cat", "cat"], ["elephant", "red umbrella"], ["purple cup"] * 3]
+    things = [["red pizza", "cat", "cat"], ["elephant", "red umbrella"], ["green apple"] * 4]
     things += [["bus", "yellow bird"]]
     groups = load_guarded("emoji-rewriter").rewrite(list(EXAMPLES))
     for (found,), wanted in zip(groups, things, strict=True):
