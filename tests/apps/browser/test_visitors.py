@@ -60,14 +60,15 @@ def test_ten_bad_files_are_refused_in_words_and_the_page_lives_on(studio, visit,
     assert len(bad_files) == 10
     for path in bad_files:
         page.set_input_files("#edit-picture input[type=file]", path)
-        page.wait_for_timeout(400)
+        page.wait_for_selector("#edit-picture-said [role=alert]")
         page.fill("#edit-instruction textarea", "make it blue")
         page.click("#edit-draw")
-        page.wait_for_function(
-            "document.querySelector('#edit [role=alert], .toast-body.error') !== null"
-        )
+        page.wait_for_selector("#edit-said [role=alert]")
         shown = page.inner_text("body")
         assert "Traceback" not in shown and 'File "' not in shown, path.name
+        assert not page.locator(".toast-body, .error:visible").count(), path.name
+        assert page.input_value("#edit-instruction textarea") == "make it blue"
+        page.wait_for_timeout(500)  # leaving in the middle of an answer is an error
         page.reload()
         page.wait_for_selector("#draw")
         open_tab(page, "Edit")
