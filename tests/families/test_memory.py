@@ -50,8 +50,11 @@ def test_each_phase_is_within_a_fifth_of_a_real_run(
         str(own.folder), device=CPU, batch=2, source_size=size,
         options={"preset": PRESETS.get(name, "none")},
     )  # fmt: skip
-    assert stored.weights == plan.weights and stored.peaks == plan.peaks
-    assert stored.activations == plan.activations
+    # A model that has drawn before, in another test, keeps tables of its positions: they are not
+    # made again, and so not counted.
+    assert stored.weights == plan.weights
+    assert stored.peaks == pytest.approx(plan.peaks, rel=0.02)
+    assert stored.activations == pytest.approx(plan.activations, rel=CLOSE)
     pipe = own.generator.pipeline
     own.generator.prepare([PROMPT])  # compares the encoders once, outside of the count
     measured = phases_of(
