@@ -205,8 +205,8 @@ def test_files_are_read_without_loading(checkpoints, tmp_path):
     ("error", "expected"),
     [
         (
-            OSError(errno.ENOSPC, "No space left on device", "/tmp/x"),
-            "no disk space is left in /tmp",
+            OSError(errno.ENOSPC, "No space left on device", "/a/b"),
+            "no disk space is left in /a",
         ),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "no disk space is left"),
         (RuntimeError("I/O error: No space left on device (os error 28)"), "no disk space"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.component_meta import ComponentMeta
+from PIL import Image
 
 from t2x.failures import first_line
 
@@ -74,7 +75,7 @@ class PictureFile(gr.Image, metaclass=_Quiet):
         if payload.url and payload.url.startswith("data:"):
             try:
                 return super().preprocess(payload)
-            except Exception:
+            except (ValueError, OSError, gr.Error, Image.DecompressionBombError):
                 raise refusal(
                     "the picture in the request is damaged; upload it as a file"
                 ) from None
