@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -205,8 +206,8 @@ def test_files_are_read_without_loading(checkpoints, tmp_path):
     ("error", "expected"),
     [
         (
-            OSError(errno.ENOSPC, "No space left on device", "/a/b"),
-            "no disk space is left in /a",
+            OSError(errno.ENOSPC, "No space left on device", f"{gettempdir()}/x"),
+            f"no disk space is left in {gettempdir()}",
         ),
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "no disk space is left"),
         (RuntimeError("I/O error: No space left on device (os error 28)"), "no disk space"),
