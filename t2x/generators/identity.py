@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ from t2x.plain import plain
 WHOLE_FILE = 256 * 2**20
 LIBRARIES = ("t2x", "torch", "diffusers", "transformers")  # decide what a seed looks like
 SCORING_LIBRARIES = ("t2x", "torch", "transformers", "open_clip", "PIL")  # decide a score
+# Told by what is installed, without importing: a request that reads a picture's recipe must not be
+# the first to import what a worker is importing from another end.
+_INSTALLED = {
+    "PIL": "pillow",
+    "diffusers": "diffusers",
+    "open_clip": "open_clip_torch",
+    "transformers": "transformers",
+}
 _WRAPPED = ".base_layer."  # where peft keeps the layer that adapters act on
 
 __all__ = [
@@ -37,9 +46,14 @@ __all__ = [
 
 
 def versions(libraries: Sequence[str] = LIBRARIES) -> dict[str, str]:
-    """Give the versions of libraries, builds included, by the name under which each is
-    imported."""
-    return {name: str(import_module(name).__version__) for name in libraries}
+    """Give the versions of libraries by the name under which each is imported, torch's with its
+    build (2.14.1+cpu)."""
+    return {name: _version(name) for name in libraries}
+
+
+def _version(name: str) -> str:
+    installed = _INSTALLED.get(name)
+    return version(installed) if installed else str(import_module(name).__version__)
 
 
 def folder_digest(folder: str | Path) -> str:

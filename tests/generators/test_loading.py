@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -14,6 +16,19 @@ from t2x.errors import T2XError
 from t2x.generators.identity import WHOLE_FILE, folder_digest, hub_commit
 from t2x.generators.loading import quiet, resolve_dtype
 from t2x.registry import load_generator
+
+
+def test_versions_are_told_without_importing():
+    """A request that reads a recipe while a worker imports would leave both half-made modules."""
+    code = (
+        "import sys; from t2x.generators.identity import *; from t2x.generators import identity;"
+        "found = versions((*LIBRARIES, *SCORING_LIBRARIES));"
+        "assert not {'diffusers', 'transformers', 'open_clip', 'PIL'} & sys.modules.keys();"
+        "assert all(found[name] == __import__(name).__version__ for name in found), found;"
+        "print(len(found))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "6\n"
 
 
 def test_quiet_gives_verbosity_and_bars_back():
