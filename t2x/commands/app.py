@@ -164,6 +164,9 @@ def _environment() -> Iterator[None]:
     """Give gradio a folder of this process for uploads, and let it make no call. It reads this when
     it is imported, and would serve what other programs left in the folder that all share.
 
+    Matplotlib would look for a screen, and load all of pyplot to do so, when gradio answers the
+    page for the first time; there is none to draw on.
+
     torch's threads sleep while they wait for one another, unless the user says otherwise: those
     that turn in circles take the cores that the browser draws the page on, or another program
     works on, and then a small picture takes twenty times as long.
@@ -174,6 +177,7 @@ def _environment() -> Iterator[None]:
         gradios = folder / "gradio"  # of our own files it gives out copies
         own = {"GRADIO_TEMP_DIR": str(gradios), "GRADIO_EXAMPLES_CACHE": f"{gradios}/examples"}
         own |= {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        own |= {"MPLBACKEND": os.environ.get("MPLBACKEND", "agg")}
         own |= {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
         before = {name: os.environ.get(name) for name in own}
         os.environ.update(own)
