@@ -20,7 +20,7 @@ from t2x.jobs.rewriting import Progress
 from t2x.rewriters.parsing import write_completion
 from t2x.rollouts.reading import CompletionReader, policy_text
 from t2x.rollouts.records import rollout_seeds
-from t2x.search.studio import Order
+from t2x.search.evaluator import Order
 
 if TYPE_CHECKING:
     from t2x.rewriters.guarded import Guarded
@@ -187,7 +187,7 @@ def _load_search(
         budget=(num + 1) * pictures,
         seeds=pictures,
     )
-    own = (reward.name for reward in searcher.studio.rewards)
+    own = (reward.name for reward in searcher.evaluator.rewards)
     return Search(searcher, seed, dict(zip(own, rewards, strict=True)))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.rollouts.rendering import Drawer, Drawing, Renderer, store_pictures
-from t2x.search.studio import Order
+from t2x.search.evaluator import Order
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -26,7 +26,7 @@ from t2x.rollouts.config import RolloutConfig
 from t2x.rollouts.reading import CompletionReader
 from t2x.rollouts.records import Kind, Outcome
 from t2x.rollouts.sets import SETS, sets_column
-from t2x.search.studio import Order
+from t2x.search.evaluator import Order
 from t2x.types import Rewrite
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ budget.
     history.winner.rewrite      # a Rewrite, with scores
     history.shot.picture        # the best picture of all that were drawn
 
-``records`` holds what is kept of a search, ``studio`` draws and scores, ``writer`` asks the
+``records`` holds what is kept of a search, ``evaluator`` draws and scores, ``writer`` asks the
 rewriter, ``clauses`` and ``instructions`` are the two kinds of operators, and each method is a
 file.
 """

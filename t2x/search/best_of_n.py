@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from t2x.search.evaluator import Inspector
 from t2x.search.records import Proposal, Track
-from t2x.search.studio import Inspector
 from t2x.search.writer import Ask, Writer
 
 __all__ = ["BestOfN"]

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from t2x.errors import T2XError
+from t2x.search.evaluator import Inspector
 from t2x.search.mending import mending_ask, mends
 from t2x.search.records import Candidate, Proposal, Track
-from t2x.search.studio import Inspector
 from t2x.search.writer import Ask, Writer
 
 __all__ = ["CritiqueRefine"]

@@ -26,8 +26,8 @@ from typing import Any
 from t2x.errors import T2XError
 from t2x.rewriters.templates import Template
 from t2x.search import clauses, instructions
+from t2x.search.evaluator import Inspector
 from t2x.search.records import Candidate, Proposal, Track
-from t2x.search.studio import Inspector
 from t2x.search.writer import Ask, Writer
 
 __all__ = ["OPERATORS", "Evolution"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from t2x.errors import T2XError
 from t2x.prompts.protect import protect
+from t2x.search.evaluator import Evaluator, Inspector, Order
 from t2x.search.history import History
 from t2x.search.records import NO_REWRITE, Candidate, Proposal, Refusal, Track
-from t2x.search.studio import Inspector, Order, Studio
 from t2x.search.writer import Writer
 from t2x.types import Rewrite
 
@@ -98,23 +98,23 @@ class SearchRewriter:
         loaded = [load_reward(reward) for reward in given]
         if isinstance(given, Mapping):
             weights = {r.name: given[name] for r, name in zip(loaded, given, strict=True)}
-        self.studio = Studio(model, loaded, dict(weights or {}), **options)
+        self.evaluator = Evaluator(model, loaded, dict(weights or {}), **options)
         guarded = load_guard(rewriter, generator=model)
-        flops = self.studio.count_flops
+        flops = self.evaluator.count_flops
         self.writer = Writer(guarded, instructs=instructs, count_flops=flops)
         self.model_id = f"search:{method.name}({guarded.model_id})"
         self.domain = self.writer.domain
         self.shares = False
 
     @classmethod
-    def sharing(cls, studio: Studio, writer: Writer, method: Method, **numbers: int) -> Self:
+    def sharing(cls, evaluator: Evaluator, writer: Writer, method: Method, **numbers: int) -> Self:
         """A search beside others of the same prompts: what one has drawn or written costs the next
         no time. ``numbers`` are budget, seeds and confirm. Pictures and texts are kept until the
-        caller clears studio and writer."""
+        caller clears evaluator and writer."""
         search = cls.__new__(cls)
         numbers = {"budget": 8, "seeds": 1, "confirm": 0, **numbers}
         _check_numbers(**numbers)
-        search.method, search.studio, search.writer = method, studio, writer
+        search.method, search.evaluator, search.writer = method, evaluator, writer
         search.budget, search.seeds = numbers["budget"], numbers["seeds"]
         search.confirm = numbers["confirm"]
         search.model_id = f"search:{method.name}({writer.guarded.model_id})"
@@ -165,19 +165,19 @@ class SearchRewriter:
             ]
             self._run(tracks)
             if not self.shares:  # or memory would grow with the number of prompts
-                self.studio.clear()
+                self.evaluator.clear()
                 self.writer.clear()
             yield from (History.of(track, self.settings()) for track in tracks)
 
     def settings(self) -> dict[str, Any]:
         """What decides the outcome, as plain values; ``operators`` says how new texts come
         about."""
-        rewards = {r.name: self.studio.ensemble.weights[r.name] for r in self.studio.rewards}
+        rewards = {r.name: self.evaluator.ensemble.weights[r.name] for r in self.evaluator.rewards}
         operators = "instructions to the rewriter" if self.writer.instructs else "clauses"
         return {
             "method": self.method.name,
             "rewriter": self.writer.guarded.model_id,
-            "generator": self.studio.generator.model_id,
+            "generator": self.evaluator.generator.model_id,
             "rewards": rewards,
             "operators": operators,
             "budget": self.budget,
@@ -272,14 +272,16 @@ class SearchRewriter:
         if inspector is None or not new:
             return
         orders = [_order(t, c, t.seeds[0]) for t, c in new]
-        for (track, candidate), look in zip(new, self.studio.look(inspector, orders), strict=True):
+        for (track, candidate), look in zip(
+            new, self.evaluator.look(inspector, orders), strict=True
+        ):
             candidate.points, candidate.remarks = read_details(look.found)
             track.cost.reward_calls += 1
             track.cost.add_seconds("looking", look.seconds)
             track.cost.add_flops(look.flops)
 
     def _draw(self, wanted: Sequence[tuple[Track, Candidate, int]]) -> None:
-        shots = self.studio.draw([_order(*row) for row in wanted])
+        shots = self.evaluator.draw([_order(*row) for row in wanted])
         for (track, candidate, seed), shot in zip(wanted, shots, strict=True):
             candidate.shots[seed] = shot
             track.cost.charge(shot)

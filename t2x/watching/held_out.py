@@ -23,7 +23,7 @@ from t2x.errors import T2XError
 from t2x.generators.negatives import takes_negative
 from t2x.prompts.checks import covered
 from t2x.rewriters.completion import Completion, read
-from t2x.search.studio import Order, Studio
+from t2x.search.evaluator import Evaluator, Order
 from t2x.types import Generator
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class HeldOut:
         return self._given if isinstance(self._given, Generator) else self._given()
 
     @cached_property
-    def _studio(self) -> Studio:
-        return Studio(self.generator, self._rewards, self._weights)
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(self.generator, self._rewards, self._weights)
 
     def write(self, model: Any, tokenizer: Any, template: Template) -> list[Rewrite]:
         """Let the policy rewrite the prompts, greedily, and check what it says."""
@@ -119,7 +119,7 @@ class HeldOut:
         """
         if self._own is None:
             self._own = self._shots([(p, "") for p in self.prompts])
-        self._studio.clear()
+        self._evaluator.clear()
         shots = self._shots([(r.text, r.negative) for r in rewrites])
         return Measured(
             _reward_metrics(self._own, shots) | self._text_metrics(rewrites, template),
@@ -135,7 +135,7 @@ class HeldOut:
             for prompt, (text, own) in zip(self.prompts, texts, strict=True)
         ]
         orders = [Order(*row, seed) for row in rows for seed in self.seeds]
-        flat = iter(self._studio.draw(orders))
+        flat = iter(self._evaluator.draw(orders))
         return [[next(flat) for _ in self.seeds] for _ in self.prompts]
 
     def _text_metrics(self, rewrites: Sequence[Rewrite], template: Template) -> dict[str, float]:

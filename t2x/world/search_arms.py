@@ -29,10 +29,10 @@ from t2x.errors import T2XError
 from t2x.plain import lines_of
 from t2x.prompts.protect import protect
 from t2x.registry import load_rewriter
+from t2x.search.evaluator import Evaluator, Order
 from t2x.search.loading import METHODS, REWARDS, make_method, method_of
 from t2x.search.records import Cost, Track
 from t2x.search.rewriter import SearchRewriter
-from t2x.search.studio import Order, Studio
 from t2x.search.writer import Ask, Writer
 from t2x.types import Rewrite
 from t2x.world.arms import check_arms, picture_seed
@@ -156,7 +156,7 @@ class _Bench:
     """What the arms share: one set of pictures, one set of texts."""
 
     setup: EqualCost
-    studio: Studio
+    evaluator: Evaluator
     writer: Writer
     prompts: list[UserPrompt]
     others: list[Writer] = field(default_factory=list)  # of arms with rewriters of their own
@@ -168,9 +168,9 @@ class _Bench:
         model = as_generator(setup.generator)
         weights = dict(setup.rewards) if isinstance(setup.rewards, Mapping) else {}
         rewards = [load_reward(reward) for reward in setup.rewards]
-        studio = Studio(model, rewards, weights, count_flops=True)
+        evaluator = Evaluator(model, rewards, weights, count_flops=True)
         writer = Writer(_guarded(setup.rewriter, model), count_flops=True)
-        return cls(setup, studio, writer, setup.prompts())
+        return cls(setup, evaluator, writer, setup.prompts())
 
     def noise(self, index: int) -> list[int]:
         """Picture seeds of a prompt; the first is the one of ``evaluate_arms``."""
@@ -186,12 +186,12 @@ class _Bench:
             Order(p.text, o.text, o.negative, picture_seed(seed, start + i, unused))
             for i, (p, o) in enumerate(zip(chunk, outcomes, strict=True))
         ]
-        for outcome, shot in zip(outcomes, self.studio.draw(orders), strict=True):
+        for outcome, shot in zip(outcomes, self.evaluator.draw(orders), strict=True):
             outcome.one = shot
 
     def another_writer(self, rewriter: str) -> Writer:
         """A rewriter beside the one of the searches."""
-        guarded = _guarded(rewriter, self.studio.generator)
+        guarded = _guarded(rewriter, self.evaluator.generator)
         self.others.append(Writer(guarded, count_flops=True))
         return self.others[-1]
 
@@ -207,7 +207,7 @@ class _Bench:
         for rows in found.values():
             self.draw_once(chunk, rows, start)
         judged = _judged(chunk, found)
-        self.studio.clear()
+        self.evaluator.clear()
         for writer in (self.writer, *self.others):
             writer.clear()
         return [
@@ -323,7 +323,7 @@ def _runner(name: str, bench: _Bench) -> _Runner:
         return _one_text(name, bench)
     method = make_method(kind, **METHOD_OPTIONS.get(kind, {}))
     seed, numbers = bench.setup.seed, {"budget": bench.setup.budget, **NUMBERS}
-    search = SearchRewriter.sharing(bench.studio, bench.writer, method, **numbers)
+    search = SearchRewriter.sharing(bench.evaluator, bench.writer, method, **numbers)
 
     def run(chunk: Sequence[UserPrompt], start: int) -> list[_Outcome]:
         noise = [bench.noise(start + i) for i in range(len(chunk))]
@@ -361,7 +361,7 @@ def _one_text(name: str, bench: _Bench) -> _Runner:
             for p, r, row in zip(chunk, rewrites, noise, strict=True)
             for s in row
         ]
-        shots = iter(bench.studio.draw(orders))
+        shots = iter(bench.evaluator.draw(orders))
         return [
             _best_seed(rewrite, [next(shots) for _ in row], track.cost)
             for rewrite, row, track in zip(rewrites, noise, tracks, strict=True)
@@ -411,7 +411,7 @@ def _judged(
 ) -> dict[str, list[Row]]:
     """What the judge says of final and single pictures. A picture that is missing is no success:
     an arm without one has drawn nothing that could be right."""
-    from t2x.search.studio import media_of
+    from t2x.search.evaluator import media_of
 
     wanted = {
         id(shot): (prompt, shot)

@@ -23,8 +23,8 @@ from t2x.rollouts.measuring import Measurer
 from t2x.rollouts.reading import CompletionReader
 from t2x.rollouts.rendering import Renderer
 from t2x.scoring.ensemble import RewardEnsemble
+from t2x.search.evaluator import Order
 from t2x.search.loading import load_search
-from t2x.search.studio import Order
 from t2x.testing import BadRewriter, FakeGenerator, FakeReward, FakeRewriter
 from t2x.types import Rewrite
 

@@ -14,7 +14,7 @@ from t2x.rollouts.measuring import Measurer
 from t2x.rollouts.rendering import Drawing, Renderer, store_pictures
 from t2x.rollouts.workers import WorkerRenderer
 from t2x.scoring.ensemble import RewardEnsemble
-from t2x.search.studio import Order
+from t2x.search.evaluator import Order
 from t2x.store import Store
 from t2x.testing import FakeGenerator, FakeReward
 

@@ -195,7 +195,7 @@ def test_memory_does_not_grow_with_the_prompts(monkeypatch: pytest.MonkeyPatch) 
     search = searching(budget=3)
     prompts = [f"a fox and {n} birds" for n in ("two", "three", "four", "five", "six")]
     for history in search.search(prompts):
-        assert len(search.studio) == 0 and history.cost.pictures == 3
+        assert len(search.evaluator) == 0 and history.cost.pictures == 3
     assert search.writer.guarded.rewriter.asked  # its answers are forgotten as well
     asked = len(search.writer.guarded.rewriter.asked)
     list(search.search(prompts[:1]))
@@ -205,10 +205,10 @@ def test_memory_does_not_grow_with_the_prompts(monkeypatch: pytest.MonkeyPatch) 
 def test_two_searches_share_a_studio_and_both_are_charged() -> None:
     painter = WordPainter()
     first = searching(generator=painter, budget=4)
-    second = SearchRewriter.sharing(first.studio, first.writer, BestOfN(), budget=4)
+    second = SearchRewriter.sharing(first.evaluator, first.writer, BestOfN(), budget=4)
     [one], [two] = first.search([PROMPT]), second.search([PROMPT])
     assert len(painter.calls) == 4 * 2  # the owner forgets its pictures
-    third = SearchRewriter.sharing(first.studio, first.writer, BestOfN(), budget=4)
+    third = SearchRewriter.sharing(first.evaluator, first.writer, BestOfN(), budget=4)
     [three] = third.search([PROMPT])
     assert len(painter.calls) == 4 * 2 and three.cost.pictures == 4
     assert one.cost.pictures == two.cost.pictures == 4
@@ -289,7 +289,7 @@ def test_the_noise_of_seeds_is_told() -> None:
 def test_a_search_by_name_draws_with_the_generator_that_it_is_for() -> None:
     painter = WordPainter()
     search = load_guarded("search:best-of-n", generator=painter)
-    assert isinstance(search, SearchRewriter) and search.studio.generator is painter
+    assert isinstance(search, SearchRewriter) and search.evaluator.generator is painter
 
 
 def test_details_of_both_kinds_of_inspectors_are_read() -> None:

@@ -20,7 +20,7 @@ from t2x.search.records import Shot
 if TYPE_CHECKING:
     from t2x.types import Generator, Media, RewardModel
 
-__all__ = ["Inspector", "Look", "Order", "Progress", "Studio", "media_of"]
+__all__ = ["Evaluator", "Inspector", "Look", "Order", "Progress", "media_of"]
 
 BATCH = 32  # pictures drawn and scored at a time
 Progress: TypeAlias = "Callable[[str, int, int], None]"  # what, done, total
@@ -54,7 +54,7 @@ class Look:
 
 
 @dataclass
-class Studio:
+class Evaluator:
     """Generator and rewards, and the pictures that are there already.
 
     Several searches of the same prompts may share one: what one has drawn costs the others no time,
