@@ -38,7 +38,7 @@ from t2x.commands.memory_options import (
 from t2x.commands.saved_pictures import next_number, save_picture, save_strip
 from t2x.errors import T2XError
 from t2x.files import made_folder
-from t2x.guidance.recipe import MODES, make_recipe
+from t2x.guidance.recipe import DEFAULT_MODE, MODES, make_recipe
 from t2x.studio.recipes import generator_facts, rewrite_facts
 from t2x.types import Rewrite
 
@@ -98,7 +98,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
         typer.Option(
             help="How --guide acts: "
             + "; ".join(f"{name}: {entry.about}" for name, entry in MODES.items())
-            + ". E without."
+            + f". {DEFAULT_MODE} without, or E where --guide-option is about gradients."
         ),
     ] = None,
     budget: Annotated[

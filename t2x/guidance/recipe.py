@@ -18,7 +18,7 @@ from t2x.plain import plain
 from t2x.registry import check_names, import_attr
 from t2x.reward_facts import FACTS
 
-__all__ = ["MODES", "GuidanceRecipe", "Mode", "SearchSettings", "make_recipe"]
+__all__ = ["DEFAULT_MODE", "MODES", "GuidanceRecipe", "Mode", "SearchSettings", "make_recipe"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SearchSettings:
     """
 
     method: Literal["best-of-n", "zero-order", "paths"] = "best-of-n"
-    pictures: int = 8
+    pictures: int = 4
     neighbours: int = 4
     distance: float = 0.5
     paths: int = 2
@@ -112,6 +112,11 @@ MODES = {
 }
 
 
+_STEERING = {field.name for field in dataclasses.fields(GuidanceConfig)} - {"rewards", "mode"}
+# What won at equal cost where that was measured (docs/guidance.md), and needs no gradients.
+DEFAULT_MODE = "search"
+
+
 @dataclass(frozen=True)
 class GuidanceRecipe:
     """What was asked for.
@@ -144,23 +149,26 @@ def make_recipe(
     """Check and resolve what was asked for.
 
     ``rewards``: "vqa=1,clip=0.3", weights by name, or a configuration that is whole but for the
-    mode and the budget. ``options``: values of ``GuidanceConfig`` by name, and of the mode's own
-    settings; or "name=value" texts. ``loaded``: names of rewards that need no loading; without
-    weights each weighs 1. Raises T2XError for rewards, modes and options that are not known, values
-    out of range, and combinations that mean nothing.
+    mode and the budget. ``mode``: a key of ``MODES``; None is that of the configuration, else "E"
+    where an option is about gradients, else ``DEFAULT_MODE``. ``options``: values of
+    ``GuidanceConfig`` by name, and of the mode's own settings; or "name=value" texts. ``loaded``:
+    names of rewards that need no loading; without weights each weighs 1. Raises T2XError for
+    rewards, modes and options that are not known, values out of range, and combinations that mean
+    nothing.
     """
     if isinstance(rewards, GuidanceRecipe):
         if mode is not None or budget is not None or options:
             raise T2XError("a recipe is whole; change its fields in place of adding options")
         return rewards
     config = rewards if isinstance(rewards, GuidanceConfig) else None
-    name = mode or (config.mode if config is not None else "E")
+    given = _options(options)
+    name = mode or (config.mode if config is not None else _mode_of(given))
     if name not in MODES:
         known = "; ".join(f"{key}: {entry.about}" for key, entry in MODES.items())
         raise T2XError(f"unknown guidance mode {name!r}; allowed: {known}")
     if budget is not None and budget < 1:
         raise T2XError(f"a budget is at least 1 denoiser evaluation per picture, got {budget}")
-    entry, given = MODES[name], _options(options)
+    entry = MODES[name]
     own = import_attr(entry.settings) if entry.settings else None
     mine, theirs = _sorted(given, name, own)
     if budget is not None and entry.bought in mine:
@@ -174,15 +182,17 @@ def make_recipe(
     return GuidanceRecipe(config, name, budget, build_config(own, mine) if own else None)
 
 
+def _mode_of(given: Mapping[str, Any]) -> str:
+    return "E" if given.keys() & _STEERING else DEFAULT_MODE
+
+
 def _sorted(
     given: dict[str, Any], mode: str, own: type | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the mode's own settings, and of ``GuidanceConfig``. Where gradients steer a plain
     name is theirs first, and ``particles.NAME`` the mode's own."""
-    shared = {field.name for field in dataclasses.fields(GuidanceConfig)} - {"rewards", "mode"}
+    shared = _STEERING if MODES[mode].steered else set[str]()
     names = {field.name for field in dataclasses.fields(own)} if own else set[str]()
-    if not MODES[mode].steered:
-        shared = set()
     section = mode.rpartition("+")[2]
     mine: dict[str, Any] = {}
     theirs: dict[str, Any] = {}
@@ -221,8 +231,9 @@ class _Values:
 
 def _unknown(key: str, mode: str, shared: set[str], mine: set[str]) -> str:
     known = sorted(shared | mine)
-    close = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    close = difflib.get_close_matches(key, sorted(_STEERING | mine), n=1)
+    of = "" if not close or close[0] in known else ", which is of the modes with gradients, as E"
+    hint = f"did you mean {close[0]!r}{of}? " if close else ""
     where = {"rewards": "weights are given with the rewards; ", "mode": "the mode by its own; "}
     return (
         f"unknown guidance option {key!r} of mode {mode}: {where.get(key, hint)}"

@@ -48,7 +48,7 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         (("generate", "cat", "--guide", "bright=much"), "NAME=WEIGHT"),
         ((*GUIDE, "--mode", "K"), "allowed: E: gradients through the decoder"),
         ((*GUIDE, "--guide-option", "sise=1"), "did you mean 'size'"),
-        ((*GUIDE, "--budget", 16, "--steps", 8), "leave --steps out"),
+        ((*GUIDE, "--mode", "E", "--budget", 16, "--steps", 8), "leave --steps out"),
         ((*GUIDE, "--mode", "search", "--strip"), "leave --strip out"),
         ((*GUIDE, "--mode", "particles", "--budget", 9, "--guide-option", "count=2"), "one of"),
     ],

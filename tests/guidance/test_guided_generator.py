@@ -208,7 +208,10 @@ def test_load_generator_takes_rewards_that_are_loaded():
 def test_load_generator_makes_one(monkeypatch):
     monkeypatch.setitem(__import__("t2x.registry").registry.REWARDS, "bright", BRIGHT)
     generator = load_generator(
-        tiny_stable_diffusion(), guidance="bright=2", num_inference_steps=3, guidance_scale=1.0
+        tiny_stable_diffusion(),
+        guidance=make_recipe("bright=2", mode="E"),
+        num_inference_steps=3,
+        guidance_scale=1.0,
     )
 
     assert isinstance(generator, GuidedGenerator)

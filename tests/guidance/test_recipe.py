@@ -7,7 +7,7 @@ import pytest
 from t2x.errors import T2XError
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.drawing import affordable_steps, trajectory_cost
-from t2x.guidance.recipe import make_recipe
+from t2x.guidance.recipe import DEFAULT_MODE, make_recipe
 
 
 def test_words_become_a_configuration():
@@ -71,13 +71,23 @@ def test_options_go_where_the_mode_has_them():
 def test_a_budget_pays_for_steps():
     """E with two passes: 2 a step, and 2 more for each corrector at a guided level. J: 3 times
     that where it is guided; the last two steps are free."""
-    assert trajectory_cost(make_recipe("clip"), 8, 2) == 16
+    assert trajectory_cost(make_recipe("clip", mode="E"), 8, 2) == 16
     assert trajectory_cost(make_recipe("clip", options=["correctors=1"]), 8, 2) == 28
     assert trajectory_cost(make_recipe("clip", mode="J"), 8, 2) == 6 * 6 + 2 * 2
-    assert affordable_steps(make_recipe("clip", budget=17), 2) == 8
+    assert affordable_steps(make_recipe("clip", mode="E", budget=17), 2) == 8
     assert affordable_steps(make_recipe("clip", mode="J", budget=40), 2) == 8
     assert affordable_steps(make_recipe("clip", mode="J", budget=39), 2) == 7
     with pytest.raises(T2XError, match="pays for no step of mode E; give at least 2"):
-        affordable_steps(make_recipe("clip", budget=1), 2)
+        affordable_steps(make_recipe("clip", mode="E", budget=1), 2)
     with pytest.raises(T2XError, match="more than 1000 steps of mode E; give at most 2000"):
-        affordable_steps(make_recipe("clip", budget=10**12), 2)
+        affordable_steps(make_recipe("clip", mode="E", budget=10**12), 2)
+
+
+def test_without_a_mode_pictures_are_searched_unless_an_option_is_about_gradients():
+    assert make_recipe("clip").mode == DEFAULT_MODE == "search"
+    assert make_recipe("clip").settings.pictures == 4
+    assert make_recipe("clip", options=["pictures=2"]).mode == "search"
+    assert make_recipe("clip", options=["size=0.3"]).mode == "E"
+    assert make_recipe(GuidanceConfig(mode="J", rewards={"clip": 1.0})).mode == "J"
+    with pytest.raises(T2XError, match="did you mean 'size', which is of the modes with gradients"):
+        make_recipe("clip", options=["sise=0.3"])
