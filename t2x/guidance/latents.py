@@ -13,6 +13,7 @@ that nobody has seen yet works if its autoencoder is known:
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
@@ -59,7 +60,9 @@ class LatentSpace(Protocol):
         """Latents (N, ...) of media, the posterior's mode."""
 
 
-def latent_space(pipe: Any, arguments: Mapping[str, Any]) -> LatentSpace:
+def latent_space(
+    pipe: Any, arguments: Mapping[str, Any], *, turn: Callable[[], int] = lambda: 0
+) -> LatentSpace:
     """The latent space of a call of ``pipe``.
 
     Args:
@@ -67,6 +70,7 @@ def latent_space(pipe: Any, arguments: Mapping[str, Any]) -> LatentSpace:
         arguments: those of ``pipe.prepare_latents`` by name; packed layouts need ``height`` and
             ``width`` in pixels, packed videos ``num_frames``, too. LTX's decoder may take the
             call's ``decode_timestep`` and ``decode_noise_scale``; 0 without, as its pipeline.
+        turn: the step at hand, from 0: which frames a number of them is.
 
     Raises T2XError for an autoencoder or a layout that is not known.
     """
@@ -77,7 +81,7 @@ def latent_space(pipe: Any, arguments: Mapping[str, Any]) -> LatentSpace:
     check_decoder(pipe)
     layout = _layout(pipe, arguments)
     scale, denoising = _data_scale(pipe), _denoising(arguments)
-    return AutoencoderSpace(pipe.vae, layout, data_scale=scale, denoising=denoising)
+    return AutoencoderSpace(pipe.vae, layout, data_scale=scale, denoising=denoising, turn=turn)
 
 
 def check_decoder(pipe: Any) -> None:
@@ -99,7 +103,7 @@ class AutoencoderSpace:
     ``pack`` and ``unpack`` go between the pipeline's layout and the autoencoder's, (N, C, h, w) or
     (N, C, f, h, w); ``data_scale`` is what the scheduler multiplies latents by; ``denoising`` the
     timestep that a decoder which denoises, too, is told, and the part of noise that it gets: the
-    same noise for every sample and call, where the pipeline draws one.
+    same noise for every sample and call, where the pipeline draws one; ``turn`` the step at hand.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class AutoencoderSpace:
         *,
         data_scale: float = 1.0,
         denoising: tuple[float, float] = (0.0, 0.0),
+        turn: Callable[[], int] = lambda: 0,
     ) -> None:
         self.vae = _safe(vae)
         self.pack, self.unpack = layout.pack, layout.unpack
@@ -117,7 +122,7 @@ class AutoencoderSpace:
         self.patched = hasattr(vae, "bn")  # FLUX.2 scales 2 x 2 latents as channels of one
         self._factor, self._mean = _scale(vae)
         self._factor = self._factor / data_scale
-        self._denoising = denoising
+        self._denoising, self._turn = denoising, turn
 
     def decode(
         self, latents: Tensor, *, frames: int | Sequence[int] | None = None, scale: float = 1.0
@@ -129,14 +134,15 @@ class AutoencoderSpace:
         the one inside Wan's and Qwen-Image's decoders): a saturated pixel can still be steered.
 
         Args:
-            frames: of a video, decode so many latent frames only, evenly spread and with the first
-                among them, as causal decoders need it; or those of these indices. They are decoded
+            frames: of a video, decode so many latent frames only, or those of these indices. A
+                number of them is evenly spread, others at each step until all had their turn, of
+                two or more with the first among them, as causal decoders need it. They are decoded
                 as if they followed each other: each frame is about right, motion between is not.
             scale: in (0, 1]: resize latents (area) before, for media so much smaller.
         """
         z = self.unpack(latents)
         if self.video and frames is not None:
-            z = z[:, :, _sampled(frames, z.shape[2])]
+            z = z[:, :, _sampled(frames, z.shape[2], self._turn())]
         if scale != 1.0:
             z = _resized(z, scale)
         z = z * _channels(self._factor, z) + _channels(self._mean, z)
@@ -397,8 +403,8 @@ def _mode(found: Any) -> Tensor:
     return latents
 
 
-def _sampled(frames: int | Sequence[int], total: int) -> list[int]:
-    """Indices of latent frames."""
+def _sampled(frames: int | Sequence[int], total: int, turn: int = 0) -> list[int]:
+    """Indices of latent frames; of a number of them those of a ``turn``."""
     if not isinstance(frames, int):
         chosen = list(frames)
         if not chosen or not all(0 <= index < total for index in chosen):
@@ -406,8 +412,22 @@ def _sampled(frames: int | Sequence[int], total: int) -> list[int]:
         return chosen
     if frames < 1:
         raise T2XError(f"{frames} latent frames; give 1 or more, or None for all")
-    count = min(frames, total)
-    return [round(i * (total - 1) / max(count - 1, 1)) for i in range(count)]
+    if frames >= total:
+        return list(range(total))
+    if frames == 1:
+        return [_place_at(turn, total)]
+    others, rest = frames - 1, total - 1
+    offset = _place_at(turn, math.ceil(rest / others))
+    return [0, *sorted(rest - (offset + i * rest // others) % rest for i in range(others))]
+
+
+def _place_at(turn: int, places: int) -> int:
+    """Each of ``places`` once in as many turns, far from the one before. Shifted by one from round
+    to round, so that every second turn, say, reaches all of them as well."""
+    stride = round(0.618 * places)
+    while math.gcd(stride, places) != 1:
+        stride += 1
+    return (turn * stride + turn // places) % places
 
 
 def _resized(z: Tensor, scale: float) -> Tensor:

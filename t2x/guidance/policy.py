@@ -192,8 +192,8 @@ class Policy:
         """Weights (K,) for what is still wrong, in the order of ``weights``; of their sum.
 
         ``values`` (K,), NaN for what can't be measured; ``right`` (Q,), 1 for a question answered
-        right, 0 for a wrong one, NaN for none; ``kinds``: of the Q primitives asked about.
-        Detached. Negative weights stay as they are.
+        right, 0 for a wrong one, between for frames of a video, NaN for none; ``kinds``: of the
+        Q primitives asked about. Detached. Negative weights stay as they are.
         """
         given = torch.tensor(list(self.weights.values()), device=values.device)
         if not self.adaptive or right is None or not len(kinds):
@@ -342,13 +342,17 @@ class PromptPolicy:
         )
 
     def _answers(self, prompts: Sequence[str]) -> list[tuple[Tensor, list[str]]]:
-        """Of each sample which questions of the last call were answered right, and their kinds."""
+        """Of each sample which questions of the last call were answered right, 0 to 1 of its
+        pictures (a video is asked about frame by frame), and their kinds."""
         last = getattr(getattr(self._asking, "encoder", None), "last", None)
-        if last is None or len(last.probes) != len(prompts):
+        if last is None or not prompts or not last.probes or len(last.probes) % len(prompts):
             return []
+        frames = len(last.probes) // len(prompts)
+        right = (last.leads > 0).float().unflatten(0, (len(prompts), frames)).mean(1)
+        asked = last.probes[::frames]
         return [
-            ((leads[: len(own)] > 0).float(), [p.about.kind for p in own])
-            for own, leads in zip(last.probes, last.leads, strict=True)
+            (row[: len(own)], [p.about.kind for p in own])
+            for own, row in zip(asked, right, strict=True)
         ]
 
     def show(self, prompts: Sequence[str]) -> str:

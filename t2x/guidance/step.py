@@ -26,20 +26,21 @@ class Call:
     """One call of the pipeline: what its own methods were given.
 
     ``prompts``: one for each of the N rows of the latents. ``arguments``: of ``prepare_latents``
-    by name (height, width, num_frames, ...), sizes in pixels.
+    by name (height, width, num_frames, ...), sizes in pixels. ``index``: of the step at hand.
     """
 
     pipe: Any
     prompts: list[str] = field(default_factory=list)
     arguments: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
+    index: int = 0
 
     @cached_property
     def space(self) -> LatentSpace:
         """The latent space of this call: decodes and encodes."""
         from t2x.guidance.latents import latent_space
 
-        return latent_space(self.pipe, self.arguments)
+        return latent_space(self.pipe, self.arguments, turn=lambda: self.index)
 
 
 class Step:
@@ -65,6 +66,7 @@ class Step:
         controls: Sequence[Control] = (),
     ) -> None:
         self.call, self.level, self.visit, self.visits = call, level, visit, visits
+        call.index = level.index
         self._controls = controls
         self._leaf = sample if sample.requires_grad else None
         wide = level.clean(sample.float(), output.float())

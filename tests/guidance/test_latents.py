@@ -12,7 +12,13 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 from t2x.guidance.hook import watch_steps
-from t2x.guidance.latents import AUTOENCODERS, AutoencoderSpace, LatentSpace, latent_space
+from t2x.guidance.latents import (
+    AUTOENCODERS,
+    AutoencoderSpace,
+    LatentSpace,
+    _sampled,
+    latent_space,
+)
 from t2x.testing import (
     CALLS,
     DISTILLED,
@@ -76,6 +82,7 @@ def drawn(pipe: Any, family: str, **changes: Any) -> tuple[Tensor, Tensor, Laten
         return found
 
     media = call("pt")
+    watcher.call.index = 0  # of the last step until here, which decides which frames some are
     return watcher.last, media, watcher.call.space
 
 
@@ -234,6 +241,37 @@ def test_some_frames_of_a_causal_video() -> None:
     for wrong in (0, [3], []):
         with pytest.raises(T2XError, match="latent frames"):
             found.decode(latents, frames=wrong)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_run_reaches_all_latent_frames(count: int, every: int) -> None:
+    for total in (1, 2, 3, 6, 21):
+        steps = total if every == 1 else 2 * (total + 1)
+        turns = range(0, every * steps, every)
+        chosen = [_sampled(count, total, turn) for turn in turns]
+        assert {index for indices in chosen for index in indices} == set(range(total))
+        for indices in chosen:
+            assert indices == sorted(set(indices)) and len(indices) == min(count, total)
+            assert count == 1 or indices[0] == 0  # causal decoders need it
+
+
+def test_steps_decode_other_frames_each() -> None:
+    """A guided step sees one latent frame of Wan, the next another."""
+    seen: list[int] = []
+
+    class Looker(Watcher):
+        def edit(self, step: Any) -> None:
+            with torch.enable_grad():
+                leaf = step.clean.clone().requires_grad_()
+                media = step.call.space.decode(leaf, frames=1)
+                (gradient,) = torch.autograd.grad(media.mean(), leaf)
+            seen.extend(gradient.abs().amax((0, 1, 3, 4)).nonzero().flatten().tolist())
+
+    pipe = tiny_wan()
+    with watch_steps(pipe, [Looker()]):
+        pipe(**{**CALLS["wan"], "num_frames": 9, "num_inference_steps": 3}, prompt=["a cat"])
+    assert sorted(seen) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("family", ["cogvideox", "ltx", "wan"])

@@ -13,6 +13,7 @@ from t2x.guidance.objective import Objective
 from t2x.guidance.policy import ROLES, RULES, SERVES, PromptPolicy, policy_for, role_of
 from t2x.guidance.primitives import KINDS
 from t2x.registry import REWARDS, load_generator, load_reward
+from t2x.scoring.frames import frames
 from t2x.testing import FakeReward
 
 CONFIG = GuidanceConfig(rewards={"questions": 1.0, "clip": 0.5, "region-clip": 0.5, "dino": 1.0})
@@ -97,6 +98,20 @@ def test_in_an_objective_a_batch_of_two_is_two_singles() -> None:
     assert torch.allclose(both, torch.cat([weights(slice(0, 1)), weights(slice(1, 2))]), atol=1e-4)
     assert torch.allclose(both.sum(1), torch.full((2,), 1.5), atol=1e-5)
     assert (both - torch.tensor([1.0, 0.5])).abs().max() > 0.05
+
+
+def test_a_video_moves_weights_as_its_frames_do() -> None:
+    """Each frame is asked about: of equal frames the weights are those of the picture."""
+    rewards = [load_reward("questions"), load_reward("clip")]
+    config = GuidanceConfig(rewards={"questions": 1.0, "clip": 1.0})
+    prompts = ["two red cats to the left of a dog", "a cat"]
+    media = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    policy = PromptPolicy(rewards, config)
+    still = Objective(rewards, policy=policy).evaluate(prompts, media).weights
+    video = media.unsqueeze(1).repeat(1, 3, 1, 1, 1)
+    moving = Objective([frames(r) for r in rewards], policy=policy).evaluate(prompts, video).weights
+    assert torch.allclose(moving, still, atol=1e-4)
+    assert (still - 1).abs().max() > 0.05
 
 
 def test_factors_are_0_outside_of_the_window() -> None:
