@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from t2x.commands.console import check_prompts, parse_size, print_json, print_table
+from t2x.commands.guidance_options import GuideOption
 from t2x.files import made_folder
+from t2x.guidance.recipe import MODES
 from t2x.plain import plain
 from t2x.studio.recipes import Recipe, chunks, generator_facts
 
@@ -47,6 +49,15 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     guide: Annotated[
         str, typer.Option(help='Rewards that steer, like "vqa=1,clip=0.3" (rewardflow).')
     ] = "",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="How --guide acts. "
+            + "; ".join(f"{name}: {MODES[name].about}" for name in ("E", "J"))
+            + ". E without."
+        ),
+    ] = None,
+    guide_option: GuideOption = None,
     strength: Annotated[
         float | None, typer.Option(help="Part of the steps that are run: how far it may go.")
     ] = None,
@@ -82,6 +93,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     from t2x.generators.sources import source_digest
     from t2x.guidance.config import parse_rewards
     from t2x.guidance.edit_plans import (
+        changed_settings,
         chosen_method,
         edit_config,
         parsed_box,
@@ -108,6 +120,8 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
             "focus": focus,
             "tether": tether,
         },
+        mode=mode,
+        options=guide_option or (),
     )
     box = None if region is None else parsed_box(region)
     from t2x.registry import check_names, load_generator, load_reward
@@ -131,6 +145,7 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         config=config,
         regions=None if box is None else region_mask(box, media).expand(num, -1, -1, -1),
         rewards=rewards,
+        instructions=[instruction] * num if instruction.strip() else None,
     )
     facts = {
         "source": str(picture),
@@ -144,11 +159,15 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         "tether": config.tether,
         "region": region,
         "guide": guide,
+        "mode": config.guidance.mode if config.guidance else None,
+        "guide_option": guide_option,
         "model": generator.model_id,
     }
     own = ("instruction", "source_prompt", "method", "strength", "source_scale", "focus", "tether")
     how = {key: facts[key] for key in own} | {"region": box, "weights": weights}
     how["size"] = list(media.shape[-2:])
+    if guide_option or mode:
+        how |= {"mode": facts["mode"], "options": changed_settings(config)}
     recipe = Recipe(
         prompt=target,
         text=target,

@@ -26,6 +26,7 @@ from t2x.commands.console import (
     print_table,
     progress,
 )
+from t2x.commands.guidance_options import GuideOption
 from t2x.commands.memory_options import (
     Dtype,
     MemoryLimit,
@@ -109,13 +110,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
             "a step, a backward pass counts as 2.",
         ),
     ] = None,
-    guide_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Another setting of guidance, as size=0.3 (how far a step goes); may be repeated. "
-            "A name that is not known lists those of the mode."
-        ),
-    ] = None,
+    guide_option: GuideOption = None,
     three_way: Annotated[
         str | None,
         typer.Option(

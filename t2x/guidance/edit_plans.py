@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
@@ -14,10 +14,12 @@ from t2x.errors import T2XError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from t2x.guidance.config import GuidanceConfig
     from t2x.guidance.editing import EditConfig
     from t2x.types import RewardModel
 
 __all__ = [
+    "changed_settings",
     "checked_box",
     "chosen_method",
     "edit_config",
@@ -56,11 +58,17 @@ def chosen_method(source_prompt: str, *, rewards: bool) -> str:
 
 
 def edit_config(
-    method: str, *, source_prompt: str, weights: Mapping[str, float], settings: Mapping[str, Any]
+    method: str,
+    *,
+    source_prompt: str,
+    weights: Mapping[str, float],
+    settings: Mapping[str, Any],
+    mode: str | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
 ) -> EditConfig:
-    """The configuration, with ``settings`` that are not None. Raises T2XError for rewards or
+    """The configuration, with ``settings`` that are not None; ``mode`` (E without) and ``options``
+    of guidance as for ``t2x.guidance.recipe.make_recipe``. Raises T2XError for rewards or
     settings that the method does not take, or lacks, and values out of range."""
-    from t2x.guidance.config import GuidanceConfig
     from t2x.guidance.editing import EditConfig
 
     given = {key: value for key, value in settings.items() if value is not None}
@@ -72,7 +80,10 @@ def edit_config(
     if method == "rewardflow":
         if not weights:
             raise T2XError("rewardflow needs rewards to guide by; give some, like vqa=1,clip=0.3")
-        given["guidance"] = GuidanceConfig(rewards=dict(weights))
+        given["guidance"] = _guidance(weights, mode, options)
+    elif mode or options:
+        name = "mode" if mode else "guide-option"
+        raise T2XError(f"{name} is about rewards that guide; name some, like vqa=1,clip=0.3")
     config = EditConfig(method, **given)  # type: ignore[arg-type]
     if method == "flowedit" and not source_prompt.strip():
         raise T2XError(
@@ -80,6 +91,29 @@ def edit_config(
             "method sdedit"
         )
     return config
+
+
+def _guidance(
+    weights: Mapping[str, float], mode: str | None, options: Mapping[str, Any] | Sequence[str]
+) -> GuidanceConfig:
+    from t2x.guidance.recipe import make_recipe
+
+    if mode not in (None, "E", "J"):
+        raise T2XError(
+            f"edits are guided by gradients, in mode E or J; got {mode!r}. The other modes draw "
+            "new pictures"
+        )
+    recipe = make_recipe(weights, mode=mode or "E", options=options, loaded=list(weights))
+    return recipe.config
+
+
+def changed_settings(config: EditConfig) -> dict[str, Any]:
+    """By name what is set of guidance, as ``edit_config`` takes it: what is not as without."""
+    from t2x.guidance.config import GuidanceConfig
+
+    plain, own = GuidanceConfig(), config.guidance or GuidanceConfig()
+    names = [f.name for f in fields(GuidanceConfig) if f.name not in ("rewards", "mode")]
+    return {n: getattr(own, n) for n in names if getattr(own, n) != getattr(plain, n)}
 
 
 def under_own_names(config: EditConfig, rewards: Sequence[RewardModel]) -> EditConfig:

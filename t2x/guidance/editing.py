@@ -10,9 +10,9 @@ cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -32,14 +32,17 @@ from t2x.guidance.combination import Predictions, combined
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.guide import guide
 from t2x.guidance.hook import watch_steps
+from t2x.guidance.policy import own_policy
 from t2x.guidance.step import Call, Step
 from t2x.guidance.streams import normal_rows
 from t2x.media import quantize
+from t2x.registry import load_reward
+from t2x.types import Context
 
 if TYPE_CHECKING:
     from t2x.guidance.levels import Level
     from t2x.guidance.trace import GuidanceTrace
-    from t2x.types import Context, Media, RewardModel
+    from t2x.types import Media, RewardModel
 
 __all__ = ["METHODS", "EditConfig", "edit", "sdedit"]
 
@@ -108,7 +111,7 @@ def sdedit(
     return edit(generator, sources, target_prompts=target_prompts, seeds=seeds, config=config)
 
 
-def edit(
+def edit(  # noqa: PLR0913 - what is edited, to what, by what, and who looks on
     generator: Any,
     sources: Media,
     *,
@@ -118,6 +121,7 @@ def edit(
     config: EditConfig | None = None,
     regions: Tensor | None = None,
     rewards: Sequence[RewardModel | str] = (),
+    instructions: Sequence[str] | None = None,
     context: Context | None = None,
     observe: Callable[[GuidanceTrace], None] | None = None,
 ) -> Media:
@@ -134,7 +138,11 @@ def edit(
             it is 0 the source's own pixels are given back: a decoder changes those beside an edit,
             too, and all of them a little.
         rewards: of the target's words, loaded ones or names (rewardflow).
-        context: for rewards that need more than prompt and media; all N are one batch then.
+        instructions: what was asked for ("make the cat blue"), one for each: the policy of
+            ``guidance.adaptive`` reads weights, sizes and window of the steps from them; from the
+            target's words without (rewardflow).
+        context: for rewards that need more than prompt, media and, of pictures, the source, which
+            they are given in any case; all N are one batch then.
         observe: is given the trace of each batch before it is drawn (rewardflow).
 
     Raises T2XError for numbers that don't match, and for pipelines that edit pictures themselves.
@@ -143,6 +151,9 @@ def edit(
     if not isinstance(generator, DiffusionGenerator):
         generator = DiffusionGenerator(generator)
     _check(generator, sources, target_prompts, source_prompts, seeds, regions, config, rewards)
+    if instructions is not None:
+        check_prompts(instructions, negative=None, seeds=seeds)
+    loaded = [load_reward(r) if isinstance(r, str) else r for r in rewards]
     pairs = 2 if config.method == "flowedit" else 1
     count = len(seeds) if context is not None else max(1, generator.batch_size // pairs)
     assert isinstance(sources, Tensor)
@@ -160,9 +171,13 @@ def edit(
                 [int(seed) for seed in seeds[rows]],
                 config=config,
                 region=None if regions is None else regions[rows],
-                rewards=rewards,
-                context=context,
-                observe=observe,
+                steering=_Steering(
+                    loaded,
+                    config.guidance or GuidanceConfig(),
+                    None if instructions is None else list(instructions[rows]),
+                    context,
+                    observe,
+                ),
             )
         )
     edited = torch.cat(done)
@@ -214,6 +229,44 @@ def _check(
         )
 
 
+@dataclass(frozen=True)
+class _Steering:
+    """What steers the edits of a batch, and who looks on."""
+
+    rewards: Sequence[RewardModel]
+    guidance: GuidanceConfig
+    instructions: list[str] | None
+    context: Context | None
+    observe: Callable[[GuidanceTrace], None] | None
+
+    @contextmanager
+    def acting(
+        self, pipe: Any, control: _Renoised, prompts: list[str], seeds: list[int]
+    ) -> Iterator[None]:
+        """Guide every call of ``pipe`` inside, before ``control`` acts."""
+        guided = guide(
+            pipe,
+            self.rewards,
+            self.guidance,
+            prompts=prompts,
+            policy=own_policy(self.rewards, self.guidance, instructions=self.instructions),
+            context=self._with_source(control.media),
+            seeds=seeds,
+            controls=[control],
+        )
+        with guided as trace:
+            if self.observe is not None:
+                self.observe(trace)
+            yield
+
+    def _with_source(self, sources: Tensor) -> Context | None:
+        """The context with the pictures before, which some rewards compare with; rewards of videos
+        know none."""
+        if sources.ndim != 4 or (self.context is not None and self.context.source is not None):
+            return self.context
+        return replace(self.context or Context(), source=sources)
+
+
 def _edited(
     generator: DiffusionGenerator,
     sources: Tensor,
@@ -223,9 +276,7 @@ def _edited(
     *,
     config: EditConfig,
     region: Tensor | None,
-    rewards: Sequence[RewardModel | str],
-    context: Context | None,
-    observe: Callable[[GuidanceTrace], None] | None = None,
+    steering: _Steering,
 ) -> Tensor:
     """Edit what goes in one batch."""
     pipe, count = generator.pipeline, len(seeds)
@@ -239,19 +290,8 @@ def _edited(
     with ExitStack() as stack:
         if both and config.source_scale is not None:
             stack.enter_context(combined(pipe, _source_scale(config.source_scale)))
-        if rewards:
-            guided = guide(
-                pipe,
-                rewards,
-                config.guidance,
-                prompts=target_prompts,
-                context=context,
-                seeds=seeds,
-                controls=[control],
-            )
-            trace = stack.enter_context(guided)
-            if observe is not None:
-                observe(trace)
+        if steering.rewards:
+            stack.enter_context(steering.acting(pipe, control, target_prompts, seeds))
         else:
             stack.enter_context(watch_steps(pipe, [control], prompts=prompts))
         stack.enter_context(quiet())

@@ -16,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from t2x.errors import T2XError
 from t2x.functional.reward_weights import faults_of_rewards, satisfied_weights
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.primitives import KINDS, Primitives, read_prompt
@@ -275,10 +277,17 @@ def _regions(found: Primitives) -> Iterator[str]:
         yield " ".join((*own, thing.subject))
 
 
-def own_policy(rewards: Sequence[RewardModel], config: GuidanceConfig) -> PromptPolicy | None:
-    """What decides the weights where nobody else does: a policy for several rewards under
-    ``config.adaptive``, else none."""
-    return PromptPolicy(rewards, config) if config.adaptive and len(rewards) > 1 else None
+def own_policy(
+    rewards: Sequence[RewardModel],
+    config: GuidanceConfig,
+    *,
+    instructions: Sequence[str] | None = None,
+) -> PromptPolicy | None:
+    """What decides the weights where nobody else does: under ``config.adaptive`` a policy, for
+    several rewards, or for edits by ``instructions``, whose steps it decides too; else none."""
+    if not config.adaptive or (len(rewards) < 2 and instructions is None):
+        return None
+    return PromptPolicy(rewards, config, instructions=instructions)
 
 
 class PromptPolicy:
@@ -291,6 +300,8 @@ class PromptPolicy:
         config: weights and window given.
         read: as in :func:`policy_for`; that of the reward which asks, without.
         rules: as in :func:`policy_for`.
+        instructions: of edits, read in place of the prompts, which tell the edited pictures; one
+            for each.
     """
 
     def __init__(
@@ -300,11 +311,15 @@ class PromptPolicy:
         *,
         read: Callable[[str], Primitives] | None = None,
         rules: Sequence[Rule] = RULES,
+        instructions: Sequence[str] | None = None,
     ) -> None:
         self.names = [r.name for r in rewards]
         self._asking: Any = next((r for r in rewards if r.name == "questions"), None)
         own: Callable[[str], Primitives] = getattr(self._asking, "read", read_prompt)
+        if instructions is not None:  # the readers of a world, say, know pictures alone
+            own = partial(read_prompt, editing=True)
         self.read = own if read is None else read
+        self.instructions = None if instructions is None else list(instructions)
         self.config, self.rules = config, rules
         self._decided: dict[tuple[str, tuple[float, ...]], Policy] = {}
 
@@ -313,7 +328,10 @@ class PromptPolicy:
         the config without, 1 for rewards that it does not name.
         """
         weights = tuple(given) or tuple(self.config.rewards.get(n, 1.0) for n in self.names)
-        return [self._policy(prompt, weights) for prompt in prompts]
+        texts = prompts if self.instructions is None else self.instructions
+        if len(texts) != len(prompts):
+            raise T2XError(f"{len(texts)} instructions for {len(prompts)} pictures; give one each")
+        return [self._policy(text, weights) for text in texts]
 
     def _policy(self, prompt: str, weights: tuple[float, ...]) -> Policy:
         key = (prompt, weights)

@@ -100,6 +100,7 @@ def _changed(
         config=config,
         regions=None if request.region is None else region_mask(request.region, source),
         rewards=rewards,
+        instructions=[request.instruction] if request.instruction.strip() else None,
         observe=observe,
     )
     change = measured_change(quantize(source)[0], media[0], request.region)
@@ -148,6 +149,8 @@ def _config(request: EditRequest) -> EditConfig:
         source_prompt=request.source_prompt,
         weights=request.weights,
         settings={name: getattr(request, name) for name in names},
+        mode=request.mode,
+        options=request.options,
     )
 
 

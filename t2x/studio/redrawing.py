@@ -113,6 +113,8 @@ def _edit(recipe: Recipe, picture: Image | None, given: dict[str, Any]) -> EditR
         target_prompt=recipe.text,
         method=str(how["method"]) if "method" in how else None,
         weights={str(k): float(v) for k, v in dict(how.get("weights") or {}).items()},
+        mode=str(how["mode"]) if how.get("mode") else None,
+        options=dict(how.get("options") or {}),
         region=(*map(float, region),) if isinstance(region, list) else None,  # type: ignore[arg-type]
         sampling=sampling,
         **given,

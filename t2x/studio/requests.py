@@ -137,6 +137,7 @@ class EditRequest:
         method: of ``t2x.guidance.editing.METHODS``; None: rewardflow with weights, flowedit with a
             source prompt, else sdedit.
         weights: of rewards that steer (rewardflow).
+        mode, options: of guidance, E or J, and values of ``t2x.GuidanceConfig`` by name.
         strength, source_scale, focus, tether: as ``t2x.EditConfig``; None is its own.
         region: left, top, right, bottom in [0, 1]: what may change; None is everything.
 
@@ -149,6 +150,8 @@ class EditRequest:
     target_prompt: str = ""
     method: str | None = None
     weights: dict[str, float] = field(default_factory=dict)
+    mode: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     strength: float | None = None
     source_scale: float | None = None
     focus: float | None = None

@@ -19,6 +19,7 @@ from t2x.generators.diffusion import DiffusionGenerator
 from t2x.generators.sources import source_digest
 from t2x.media import load_picture, save_png
 from t2x.studio.recipes import read_chunks
+from t2x.studio.redrawing import request_of
 from t2x.testing import FakeReward, tiny_stable_diffusion
 
 loaded: list[dict[str, Any]] = []
@@ -85,6 +86,27 @@ def test_chooses_a_method_from_what_is_known(t2x):
     assert rows[0]["tether"] == 5 and rows[0]["guide"] == "bright=2"
 
 
+def test_options_of_guidance_act_and_are_written_down(t2x):
+    guided = ("make the cat blue", "--source-prompt", "a red cat", "--guide", "bright=2")
+    guided = (*guided, "--steps", "6", "--strength", "1")
+    drawn = {}
+    for given in (
+        (),
+        ("--mode", "J"),
+        ("--guide-option", "size=3", "--guide-option", "free_last=0"),
+    ):
+        code, out, err = t2x("edit", "cat.png", *guided, *given, *MODEL)
+        assert code == 0, err
+        (row,) = json.loads(out)
+        drawn[given] = load_picture(row["after"])
+    plain, through, further = drawn.values()
+    assert not torch.equal(plain, through) and not torch.equal(plain, further)
+    recipe = read_chunks(Image.open(row["after"]).text)  # type: ignore[attr-defined]
+    assert recipe is not None and recipe.edit["options"] == {"size": 3.0, "free_last": 0}
+    request = request_of(recipe, picture=Image.open("cat.png"))
+    assert (request.mode, request.options) == ("E", {"size": 3.0, "free_last": 0})
+
+
 def test_resizes_and_passes_sampling_on(t2x):
     given = ("--size", "16x24", "--steps", 2, "--guidance", 2.5)
     (row,) = json.loads(t2x("edit", "cat.png", *SAID, *MODEL, *given)[1])
@@ -105,6 +127,9 @@ def test_resizes_and_passes_sampling_on(t2x):
         (("cat.png", *SAID, "--method", "rewardflow"), "needs rewards"),
         (("cat.png", *SAID, "--guide", "bright", "--method", "sdedit"), "rewardflow"),
         (("cat.png", *SAID, "--guide", "nothing"), "nothing"),
+        (("cat.png", *SAID, "--guide", "bright", "--mode", "search"), "mode E or J"),
+        (("cat.png", *SAID, "--guide", "bright", "--guide-option", "sise=1"), "did you mean"),
+        (("cat.png", *SAID, "--guide-option", "size=1"), "about rewards"),
         (
             ("cat.png", *SAID, "--method", "sdedit", "--focus", "0.2"),
             "focus is for the method flowedit",

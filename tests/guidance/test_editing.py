@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from t2x.generators.diffusion import DiffusionGenerator
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.editing import EditConfig, edit, sdedit
 from t2x.guidance.hook import watch_steps
+from t2x.guidance.trace import GuidanceTrace
 from t2x.media import quantize
 from t2x.testing import CALLS, FAMILIES, FakeReward, tiny_stable_diffusion
 
@@ -179,6 +181,46 @@ def test_rewards_steer_an_edit(sd):
     assert found[2.0] > found[0.0] + 1 / 255
 
 
+class _Closeness(FakeReward):
+    """How near the picture is to its source; NaN without one."""
+
+    name = "dino"
+
+    def score(self, prompts: Any, media: Any, *, context: Any = None) -> Tensor:
+        if context is None or context.source is None:
+            return media.new_full((len(media),), math.nan)
+        return 1 - (media - context.source).flatten(1).abs().mean(1)
+
+
+def test_rewards_see_the_source_and_the_policy_the_instruction(sd):
+    """A local colour edit starts later, smaller, and for what keeps the rest (policy.RULES)."""
+    traces: list[GuidanceTrace] = []
+    guidance = GuidanceConfig(rewards={"dino": 1.0, "brightness": 1.0}, free_last=0)
+
+    def steps(**changes: Any) -> list[Any]:
+        edit(
+            sd,
+            _media("sd15", 1),
+            target_prompts=["a blue cat"],
+            seeds=SEEDS[:1],
+            config=EditConfig("rewardflow", 1.0, guidance=changes.pop("guidance", guidance)),
+            rewards=[_Closeness(), _Brightness()],
+            observe=traces.append,
+            **changes,
+        )
+        found: list[Any] = traces[-1].calls[-1].steps
+        return found
+
+    for told in steps():
+        assert bool(told.values.isfinite().all()) and told.weights.tolist() == [[1.0, 1.0]]
+        assert bool((told.eta > 0).all())
+    first, *others = steps(instructions=["make the cat blue"])
+    assert first.weights[0].tolist() == pytest.approx([1.2, 0.8])  # fidelity x 1.5
+    assert float(first.extra["shift"]) == 0 and all(o.extra["shift"] > 0 for o in others)
+    plain = steps(instructions=["make the cat blue"], guidance=replace(guidance, adaptive=False))
+    assert plain[0].weights.tolist() == [[1.0, 1.0]] and plain[0].extra["shift"] > 0
+
+
 class _Brightness(FakeReward):
     """The mean pixel."""
 
@@ -208,6 +250,7 @@ def test_the_pipeline_is_as_before(sd):
         ({"sources": torch.zeros(2, 5, 3, 32, 32)}, "edits images"),
         ({"source_prompts": None}, "source_prompts"),
         ({"rewards": ["clip"]}, "rewardflow"),
+        ({"instructions": ["make it blue"]}, "1"),
         ({"config": EditConfig("rewardflow")}, "needs rewards"),
         ({"regions": torch.ones(2, 32, 32)}, "regions are"),
         ({"sources": torch.zeros(2, 3, 30, 30)}, "resize"),
