@@ -218,7 +218,10 @@ def edits(
     ] = _OPTIMISED,
     ablation: Annotated[
         bool,
-        typer.Option("--ablation", help="RewardFlow without its tether, without a reward, ..."),
+        typer.Option(
+            "--ablation",
+            help="RewardFlow without its tether, without a reward, ..., and with the policy.",
+        ),
     ] = False,
     dtype: Annotated[
         str,
@@ -236,11 +239,17 @@ def edits(
     kept, at equal FLOPs.
     """
     from t2x.store import Store
-    from t2x.world.edited import EDIT_ABLATIONS, EDIT_ARMS, EditSetup, evaluate_edits
+    from t2x.world.edited import (
+        EDIT_ABLATIONS,
+        EDIT_ADDITIONS,
+        EDIT_ARMS,
+        EditSetup,
+        evaluate_edits,
+    )
 
     names = split_names(arms, "arm", "--arms sdedit,rewardflow") if arms else list(EDIT_ARMS)
     if ablation:
-        names = [*names, *(f"rewardflow {part}" for part in EDIT_ABLATIONS)]
+        names = [*names, *(f"rewardflow {part}" for part in (*EDIT_ABLATIONS, *EDIT_ADDITIONS))]
     weights = split_weights(rewards, "reward", f"--rewards {_OPTIMISED}")
     setup = EditSetup(names, n, budget, seed, generator, weights, dtype=dtype)
     with progress() as show:

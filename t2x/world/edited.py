@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from t2x.store import Store
     from t2x.types import RewardModel
 
-__all__ = ["EDIT_ABLATIONS", "EDIT_ARMS", "EditSetup", "evaluate_edits"]
+__all__ = ["EDIT_ABLATIONS", "EDIT_ADDITIONS", "EDIT_ARMS", "EditSetup", "evaluate_edits"]
 
 Progress: TypeAlias = "Callable[[str, int, int], None]"
 REFERENCES = ("sdedit", "plain")
@@ -47,11 +47,13 @@ EDIT_ARMS: dict[str, EditConfig] = {
     ),
     "rewardflow": EditConfig("rewardflow", strength=0.7, tether=1.0, guidance=GuidanceConfig()),
 }
-# What rewardflow is measured without. Edits have no policy, nor weights that one would move.
+# What rewardflow is measured without. Its policy knows the target's words alone.
 EDIT_ABLATIONS = (
     "without tether",
     *(part for part, changes in ABLATIONS.items() if not {"policy", "adaptive"} & set(changes)),
 )
+# And what it is measured with: a policy that reads the instruction.
+EDIT_ADDITIONS = ("with policy",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,16 +100,30 @@ class _EditArm:
             seeds=[order.seed for order in own],
             config=config,
             rewards=[reward for reward in bench.rewards if reward.name in named],
+            instructions=self.instructions(own),
         )
         assert isinstance(media, torch.Tensor)
         return media
+
+    def instructions(self, orders: Sequence[_EditOrder]) -> list[str] | None:
+        """What the policy reads in place of the target's words."""
+        return None
+
+
+class _InstructedArm(_EditArm):
+    """One whose policy reads the instruction. A class of its own, as names of arms in a store tell
+    their class and fields."""
+
+    def instructions(self, orders: Sequence[_EditOrder]) -> list[str]:
+        """Each order's."""
+        return [order.edit.instruction for order in orders]
 
 
 @dataclass(frozen=True)
 class EditSetup:
     """What is compared: ``arms`` of ``EDIT_ARMS``, of rewardflow also without each of
-    ``EDIT_ABLATIONS``; ``n`` edits, ``budget`` in plain
-    pictures; the rest as in ``GuidedSetup``."""
+    ``EDIT_ABLATIONS`` and with ``EDIT_ADDITIONS``; ``n`` edits, ``budget`` in plain pictures; the
+    rest as in ``GuidedSetup``."""
 
     arms: Sequence[str] = tuple(EDIT_ARMS)
     n: int = 200
@@ -121,6 +137,8 @@ class EditSetup:
 
 
 def _arm(name: str) -> _EditArm:
+    if name in {f"rewardflow {part}" for part in EDIT_ADDITIONS}:
+        return _InstructedArm(name, EDIT_ARMS["rewardflow"])
     base, _, without = name.partition(" without ")
     known = EDIT_ARMS.get(base)
     if known is None or (without and base != "rewardflow"):
@@ -251,7 +269,7 @@ def _table(
             arms[name] = {"size": None}
             continue
         arms[name] = _summary(setup, studio, kinds, columns[name], size, drawn)
-        whole = name.partition(" without ")[0]
+        whole = name.partition(" with")[0]
         for other in (*REFERENCES, whole):
             if other != name and other in columns and name != REFERENCES[0]:
                 differences[f"{name} - {other}"] = {

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from t2x.errors import T2XError, UnknownNameError
 from t2x.generators.diffusion import DiffusionGenerator
 from t2x.testing.fakes import FakeReward
 from t2x.testing.pipelines import tiny_stable_diffusion
 from t2x.types import Media
-from t2x.world.edited import EditSetup, evaluate_edits
+from t2x.world.edited import EditSetup, _arm, _EditOrder, evaluate_edits
 from t2x.world.edits import EDIT_KINDS, background, sample_edit
 from t2x.world.judge import Detection, Judge, Verdict, detect
 from t2x.world.render import Placed, render
@@ -119,6 +120,17 @@ def test_methods_edit_the_same_sources_at_equal_cost() -> None:
     assert gap["mean"] != 0  # whether it helps, an untrained decoder can't tell
     assert "rewardflow - sdedit" in found["differences"]
     assert json.loads(json.dumps(found))["n"] == N
+
+
+def test_only_with_policy_the_instruction_is_read() -> None:
+    """And the arm "rewardflow" is told in a store as it was before there was another."""
+    plain, told = _arm("rewardflow"), _arm("rewardflow with policy")
+    orders = [_EditOrder("", "", 0, sample_edit(number), torch.empty(0)) for number in range(4)]
+    assert plain.instructions(orders) is None
+    assert told.instructions(orders) == [sample_edit(number).instruction for number in range(4)]
+    assert plain.config == told.config and repr(plain) != repr(told)
+    text = "_EditArm(name='rewardflow', config=EditConfig(method='rewardflow', strength=0.7, "
+    assert repr(plain).startswith(text) and "policy" not in repr(plain)
 
 
 def test_a_generator_that_draws_no_source_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
