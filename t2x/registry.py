@@ -279,18 +279,20 @@ def load_generator(source: Any, /, **options: Any) -> Generator:
     ``guidance``: rewards that steer it, "vqa=1,clip=0.3", a ``GuidanceConfig`` or a
     ``GuidanceRecipe``, checked before anything is loaded; then it is a ``GuidedGenerator``.
     ``rewards``: loaded ones for it, in place of loading those that are named; without
-    ``guidance`` each weighs 1.
+    ``guidance`` each weighs 1. ``reader``: a chat model that reads prompts for guidance's policy.
     """
     guidance, rewards = options.pop("guidance", None), options.pop("rewards", ())
     if guidance is None and not rewards:
         return cast("Generator", _load("generators", source, options, _ANY_GENERATOR))
-    from t2x.guidance.recipe import make_recipe
+    from t2x.guidance.recipe import check_reader, make_recipe
 
     recipe = make_recipe(guidance or {}, loaded=[reward.name for reward in rewards])
+    reader = options.pop("reader", None)
+    check_reader(recipe, reader)
     loaded = _load("generators", source, options, _ANY_GENERATOR)
     from t2x.generators.guided import GuidedGenerator
 
-    return GuidedGenerator(loaded, recipe, rewards=rewards)
+    return GuidedGenerator(loaded, recipe, rewards=rewards, reader=reader)
 
 
 def load_reward(reward: Any, /, **options: Any) -> RewardModel:

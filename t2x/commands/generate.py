@@ -39,7 +39,7 @@ from t2x.commands.memory_options import (
 from t2x.commands.saved_pictures import next_number, save_picture, save_strip
 from t2x.errors import T2XError
 from t2x.files import made_folder
-from t2x.guidance.recipe import DEFAULT_MODE, MODES, make_recipe
+from t2x.guidance.recipe import DEFAULT_MODE, MODES, check_reader, make_recipe
 from t2x.studio.recipes import generator_facts, rewrite_facts
 from t2x.types import Rewrite
 
@@ -111,6 +111,13 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
         ),
     ] = None,
     guide_option: GuideOption = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(
+            help="A chat model that tells --guide what a prompt asks for, where several rewards "
+            "have weights that follow it; rules without."
+        ),
+    ] = None,
     three_way: Annotated[
         str | None,
         typer.Option(
@@ -152,7 +159,11 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     """
     check_prompts(prompts)
     recipe = _recipe(
-        guide, {"mode": mode, "budget": budget, "options": guide_option}, steps=steps, strip=strip
+        guide,
+        {"mode": mode, "budget": budget, "options": guide_option},
+        steps=steps,
+        strip=strip,
+        reader=reader,
     )
     additions = addition_options(
         lora=lora, embedding=embedding, part=part, config=config, preset=preset
@@ -181,7 +192,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
     from t2x.registry import load_generator
 
     options: dict[str, Any] = {"num_inference_steps": steps, "guidance_scale": guidance}
-    options |= {"syntax": syntax, "lora_folder": lora_folder, **placed}
+    options |= {"reader": reader, "syntax": syntax, "lora_folder": lora_folder, **placed}
     given = {key: value for key, value in options.items() if value is not None}
     if strength is not None:
         given["sampling"] = {"strength": strength}
@@ -259,18 +270,25 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _recipe(
-    guide: str | None, given: dict[str, Any], *, steps: int | None, strip: bool
+    guide: str | None,
+    given: dict[str, Any],
+    *,
+    steps: int | None,
+    strip: bool,
+    reader: str | None,
 ) -> GuidanceRecipe | None:
     """What ``--guide`` and the options that belong to it ask for, checked before anything is
     loaded."""
     if guide is None:
-        if wrong := [key for key, value in given.items() if value] + ["strip"] * strip:
+        asked = {**given, "strip": strip, "reader": reader}
+        if wrong := [key for key, value in asked.items() if value]:
             name = {"options": "guide-option"}.get(wrong[0], wrong[0])
             raise T2XError(
                 f"--{name} is about guidance; name rewards with --guide, like --guide vqa=1"
             )
         return None
     recipe = make_recipe(guide, **{**given, "options": given["options"] or ()})
+    check_reader(recipe, reader)
     entry = MODES[recipe.mode]
     if steps is not None and recipe.budget is not None and entry.bought == "num_inference_steps":
         raise T2XError(
@@ -428,6 +446,7 @@ def _guidance(
     measured = {name: [v for v in row if v == v] or [math.nan] for name, row in known.items()}
     return {
         **guided.recipe.record(),
+        **({"reader": guided.reader} if isinstance(guided.reader, str) else {}),
         "sampling": guided.settings(size=size),
         "first": {name: row[0] for name, row in measured.items()},
         "last": {name: row[-1] for name, row in measured.items()},

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
 from t2x.generators.diffusion import DiffusionGenerator
 from t2x.generators.prompt_syntax import PreparedPrompt, Syntax
-from t2x.guidance.recipe import MODES, GuidanceRecipe, make_recipe
+from t2x.guidance.recipe import MODES, GuidanceRecipe, check_reader, make_recipe
 from t2x.plain import plain
 from t2x.registry import import_attr, load_reward
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from t2x.generators.sources import Sources
     from t2x.guidance.config import GuidanceConfig
     from t2x.guidance.drawing import Drawn
+    from t2x.guidance.primitives import Primitives
     from t2x.guidance.trace import PartCost, SampleTrace, TracedCall, TracedStep
     from t2x.types import Context, Media, Modality, RewardModel
 
@@ -41,6 +43,10 @@ class GuidedGenerator:
         thumbnails: longest side in pixels of the pictures of x0_hat that traces keep; None keeps
             none.
         on_step: hears each step of a trace as it is written, with its call.
+        reader: for the policy (``GuidanceConfig.adaptive``) finds what a prompt asks for: the name
+            of a chat model, as ``load_rewriter`` takes it, or a function; rules without.
+
+    Raises T2XError for a reader where no policy would ask it.
 
     ``traces``, ``notes`` and ``cost`` are of the last call: one trace for each picture (None where
     a mode has none), what was decided and tried for it, and passes by part.
@@ -57,6 +63,7 @@ class GuidedGenerator:
         rewards: Sequence[RewardModel] = (),
         thumbnails: int | None = None,
         on_step: Callable[[TracedCall, TracedStep], None] | None = None,
+        reader: str | Callable[[str], Primitives] | None = None,
     ) -> None:
         if not isinstance(generator, DiffusionGenerator):
             raise T2XError(
@@ -65,6 +72,8 @@ class GuidedGenerator:
             )
         self.generator = generator
         self.recipe = make_recipe(guidance, loaded=[reward.name for reward in rewards])
+        check_reader(self.recipe, reader)
+        self.reader = reader
         self.thumbnails, self.on_step = thumbnails, on_step
         self.model_id, self.modality = generator.model_id, generator.modality
         self._rewards = list(rewards)
@@ -79,6 +88,12 @@ class GuidedGenerator:
         if not self._rewards:
             self._rewards = [load_reward(name) for name in self.recipe.config.rewards]
         return self._rewards
+
+    @cached_property
+    def _read(self) -> Callable[[str], Primitives] | None:
+        from t2x.guidance.model_reader import load_reader
+
+        return None if self.reader is None else load_reader(self.reader)
 
     def _named(self) -> GuidanceRecipe:
         """The recipe with weights under the rewards' own names, which may not be those that they
@@ -244,6 +259,7 @@ class GuidedGenerator:
             self.generator.passes,
             self.thumbnails,
             self.on_step,
+            self._read,
         )
         found: Drawn = import_attr(MODES[self.recipe.mode].draw)(batch)
         return found

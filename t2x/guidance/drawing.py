@@ -23,6 +23,7 @@ from t2x.guidance.noise_optimisation import optimise_noise
 from t2x.guidance.objective import Objective
 from t2x.guidance.particles import Particles
 from t2x.guidance.policy import PromptPolicy, own_policy
+from t2x.guidance.primitives import Primitives
 from t2x.guidance.recipe import MODES, GuidanceRecipe
 from t2x.guidance.search import (
     Budget,
@@ -61,7 +62,8 @@ class Batch:
     ``arguments`` go to the pipeline's call, ``prompt`` is in them; ``seeds`` N; ``originals`` N
     texts that rewards score against; ``passes``: denoiser evaluations of a picture in one step, 2
     with classifier-free guidance; ``thumbnails``: longest side of the trace's pictures, or None;
-    ``on_step`` hears each step of the trace as it is written.
+    ``on_step`` hears each step of the trace as it is written; ``read`` finds the primitives of a
+    prompt for the policy, rules without.
     """
 
     generator: DiffusionGenerator
@@ -74,6 +76,7 @@ class Batch:
     passes: int
     thumbnails: int | None
     on_step: Callable[[TracedCall, TracedStep], None] | None = None
+    read: Callable[[str], Primitives] | None = None
 
     @property
     def pipe(self) -> Any:
@@ -296,7 +299,7 @@ def _check_acts(config: GuidanceConfig, steps: int) -> None:
 
 def _policy(batch: Batch) -> PromptPolicy | None:
     steered = MODES[batch.recipe.mode].steered
-    return own_policy(batch.rewards, batch.recipe.config) if steered else None
+    return own_policy(batch.rewards, batch.recipe.config, read=batch.read) if steered else None
 
 
 def _decisions(policy: PromptPolicy | None, batch: Batch) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from t2x.prompts.forms import content_words
 from t2x.prompts.numerals import numbers
 from t2x.rewriters.templates import Template
 
-__all__ = ["TEMPLATE", "ModelReader", "parse_lines"]
+__all__ = ["TEMPLATE", "ModelReader", "load_reader", "parse_lines"]
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,16 @@ _FIELDS = {
     "text": ("value",),
     "negation": ("subject",),
 }
+
+
+def load_reader(reader: str | Callable[[str], Primitives]) -> Callable[[str], Primitives]:
+    """A reader of prompts by the name of a chat model, as ``t2x.load_rewriter`` takes it; one that
+    reads is given back. Raises T2XError as :class:`ModelReader`."""
+    if not isinstance(reader, str):
+        return reader
+    from t2x.registry import load_rewriter
+
+    return ModelReader(load_rewriter(reader))
 
 
 class ModelReader:

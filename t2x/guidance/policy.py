@@ -282,12 +282,14 @@ def own_policy(
     config: GuidanceConfig,
     *,
     instructions: Sequence[str] | None = None,
+    read: Callable[[str], Primitives] | None = None,
 ) -> PromptPolicy | None:
     """What decides the weights where nobody else does: under ``config.adaptive`` a policy, for
-    several rewards, or for edits by ``instructions``, whose steps it decides too; else none."""
+    several rewards, or for edits by ``instructions``, whose steps it decides too; else none.
+    ``read`` as for :class:`PromptPolicy`."""
     if not config.adaptive or (len(rewards) < 2 and instructions is None):
         return None
-    return PromptPolicy(rewards, config, instructions=instructions)
+    return PromptPolicy(rewards, config, read=read, instructions=instructions)
 
 
 class PromptPolicy:

@@ -18,7 +18,15 @@ from t2x.plain import plain
 from t2x.registry import check_names, import_attr
 from t2x.reward_facts import FACTS
 
-__all__ = ["DEFAULT_MODE", "MODES", "GuidanceRecipe", "Mode", "SearchSettings", "make_recipe"]
+__all__ = [
+    "DEFAULT_MODE",
+    "MODES",
+    "GuidanceRecipe",
+    "Mode",
+    "SearchSettings",
+    "check_reader",
+    "make_recipe",
+]
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,18 @@ def make_recipe(
         config = dataclasses.replace(config, mode=entry.steered)
     _check_rewards(config, loaded, differentiated=bool(entry.steered) or name == "noise")
     return GuidanceRecipe(config, name, budget, build_config(own, mine) if own else None)
+
+
+def check_reader(recipe: GuidanceRecipe, reader: object) -> None:
+    """Raise T2XError for a reader of prompts where no policy would ask it."""
+    config = recipe.config
+    asked = MODES[recipe.mode].steered and config.adaptive and len(config.rewards) > 1
+    if reader is not None and not asked:
+        raise T2XError(
+            "a reader is asked by the policy, which decides the weights of several rewards in a "
+            f"mode with gradients; got mode {recipe.mode}, adaptive {config.adaptive} and the "
+            f"rewards {', '.join(config.rewards)}"
+        )
 
 
 def _mode_of(given: Mapping[str, Any]) -> str:

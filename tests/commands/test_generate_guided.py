@@ -44,6 +44,8 @@ def t2x(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         (("generate", "cat", "--budget", 9), "--budget is about guidance"),
         (("generate", "cat", "--guide-option", "size=1"), "--guide-option is about guidance"),
         (("generate", "cat", "--strip"), "--strip is about guidance"),
+        (("generate", "cat", "--reader", "m"), "--reader is about guidance"),
+        ((*GUIDE, "--mode", "E", "--reader", "m"), "a reader is asked by the policy"),
         (("generate", "cat", "--guide", "brigh=1"), "did you mean 'bright'"),
         (("generate", "cat", "--guide", "bright=much"), "NAME=WEIGHT"),
         ((*GUIDE, "--mode", "K"), "allowed: E: gradients through the decoder"),

@@ -11,6 +11,7 @@ import torch
 from t2x.errors import T2XError
 from t2x.generators import DiffusionGenerator, GuidedGenerator
 from t2x.guidance.config import GuidanceConfig
+from t2x.guidance.primitives import read_prompt
 from t2x.guidance.recipe import make_recipe
 from t2x.registry import load_generator
 from t2x.testing import EDITING, EDITING_CALLS, FakeReward, tiny_stable_diffusion
@@ -53,6 +54,35 @@ def test_size_0_gives_the_bytes_of_the_unguided_generator(plain, mode):
     media = guided(plain, mode=mode, size=0.0).generate(PROMPTS, seeds=SEEDS)
 
     assert torch.equal(media, plain.generate(PROMPTS, seeds=SEEDS))
+
+
+def test_a_reader_tells_the_policy_what_a_prompt_asks_for(plain, monkeypatch):
+    """By name or loaded; without, rules read. Asked once for each prompt, if there is a policy."""
+    asked = []
+
+    def read(prompt):
+        asked.append(prompt)
+        return replace(read_prompt("three cats"), prompt=prompt, reader="a model")
+
+    class Questions(FakeReward):
+        name = "align"
+
+    monkeypatch.setattr("t2x.guidance.model_reader.ModelReader", lambda model: read)
+    monkeypatch.setattr("t2x.registry.load_rewriter", lambda name: name)
+    rewards = [Questions(), FakeReward(1)]
+    config = GuidanceConfig({"align": 1.0, "fake-reward": 1.0})
+    for reader in ("owner/model", read, None):
+        generator = load_generator(plain, guidance=config, rewards=rewards, reader=reader)
+        generator.generate(["a bus"], seeds=[3])
+        weights = [generator.traces[0].weights[reward.name][0] for reward in rewards]
+        told = generator.notes[0]["policy"]
+        assert ("(a model)" in told) == (reader is not None)
+        assert weights == pytest.approx([1.2, 0.8] if reader else [1.0, 1.0])
+    assert asked == ["a bus"] * 2
+    with pytest.raises(T2XError, match="a reader is asked by the policy"):
+        load_generator(
+            plain, guidance=replace(config, adaptive=False), rewards=rewards, reader=read
+        )
 
 
 def test_rewards_score_against_the_users_words_and_traces_keep_their_order(plain):
