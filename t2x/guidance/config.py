@@ -75,6 +75,11 @@ class GuidanceConfig:
     checkpointing: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.rewards, Mapping):
+            raise T2XError(
+                f"guidance: rewards is {self.rewards!r}; give weights by name, like "
+                '{"clip": 1.0}, or words to parse_rewards'
+            )
         others = "; the other modes are of t2x.guidance.recipe.make_recipe and load_generator"
         for name, allowed, hint in (
             ("mode", ("E", "J"), others),

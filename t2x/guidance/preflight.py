@@ -26,6 +26,7 @@ from t2x.guidance.latents import latent_space
 from t2x.guidance.step import DENOISERS, Call, Step
 from t2x.memory.counting import Footprint, count_graph, footprint, is_tensor, shadow
 from t2x.memory.machine import available_bytes, readable_bytes
+from t2x.memory.models import reward_weights
 from t2x.scoring.pairs import context_rows
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class MemoryCheck:
             return
         (call, shape, device), self._waiting = self._waiting, None
         known = _KNOWN.setdefault(module, {})
-        key = self._key(args, kwargs, shape)
+        key = self._key(call.pipe, args, kwargs, shape)
         if key not in known:
             known[key] = self._estimated(module, args, kwargs, call, (shape, device))
         self.estimate = known[key]
@@ -160,9 +161,13 @@ class MemoryCheck:
         if free is not None:
             self._judge(self.estimate, free, call, len(call.prompts))
 
-    def _key(self, args: Any, kwargs: Any, shape: torch.Size) -> str:
+    def _key(self, pipe: Any, args: Any, kwargs: Any, shape: torch.Size) -> str:
         shapes = tree_map(lambda v: (v.shape, v.dtype) if is_tensor(v) else str(v), (args, kwargs))
-        return f"{shapes} {shape} {self.config} {self.objective.names}"
+        rewards = [
+            (reward.name, type(reward).__qualname__, reward_weights(reward))
+            for reward in self.objective.ensemble.rewards
+        ]
+        return f"{shapes} {shape} {self.config} {rewards} {_savings(pipe)}"
 
     def _estimated(
         self, module: Any, args: Any, kwargs: Any, call: Call, latents: tuple[torch.Size, Any]
@@ -280,3 +285,19 @@ def _free(device: torch.device) -> int | None:
     if free is None or device.type != "cuda":
         return free
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def _savings(pipe: Any) -> dict[str, list[Any]]:
+    """What a user may have switched on since, to save memory: an estimate holds for these alone."""
+    switches = ("gradient_checkpointing", "use_slicing", "use_tiling")
+    parts = {name: getattr(pipe, name, None) for name in (*DENOISERS, "vae")}
+    return {
+        name: [
+            getattr(module, switch)
+            for module in part.modules()
+            for switch in switches
+            if hasattr(module, switch)
+        ]
+        for name, part in parts.items()
+        if isinstance(part, torch.nn.Module)
+    }

@@ -1,5 +1,5 @@
-"""One picture of an evaluation of guidance: score against FLOPs. Needs matplotlib (extra
-``report``)."""
+"""One picture of an evaluation of guidance: score against FLOPs, in plain pictures. Needs
+matplotlib (extra ``report``)."""
 
 from __future__ import annotations
 
@@ -43,22 +43,28 @@ def draw_guidance(result: Mapping[str, Any], path: str | Path) -> None:
             for label, points in lines.items():
                 _draw_line(axes, key, points, looks[label], label)
             axes.set_xscale("log")
+            axes.set_xticks([1, *result["budgets"]], [f"{b:g}" for b in (1, *result["budgets"])])
+            axes.minorticks_off()
             axes.set_title(title)
-            axes.set_xlabel("FLOPs per picture")
+            axes.set_xlabel("cost in plain pictures")
             axes.spines[["top", "right"]].set_visible(False)
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+        arms = [line for line in axes.get_lines() if "+" not in str(line.get_label())]
+        dashed = "dashed: the same on rewritten texts" if len(arms) < len(lines) else None
+        figure.legend(
+            handles=arms, loc="outside lower center", ncols=6, frameon=False, title=dashed
+        )
         kind = Path(path).suffix[1:] or "svg"
         figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 
 def _lines(result: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows of each arm and source of texts, by FLOPs."""
+    """Rows of each arm and source of texts, by their cost in plain pictures."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for label, row in result["arms"].items():
         if row["size"] is not None:
-            found.setdefault(label.rpartition("@")[0], []).append(row)
-    return {name: sorted(rows, key=lambda row: row["flops"]) for name, rows in found.items()}
+            cost = row["flops"] / result["plain_picture_flops"]
+            found.setdefault(label.rpartition("@")[0], []).append({**row, "cost": cost})
+    return {name: sorted(rows, key=lambda row: row["cost"]) for name, rows in found.items()}
 
 
 def _looks(lines: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -77,7 +83,7 @@ def _looks(lines: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _draw_line(
     axes: Any, key: str, rows: list[Mapping[str, Any]], look: Mapping[str, Any], label: str
 ) -> None:
-    x, y = [row["flops"] for row in rows], [row[key] for row in rows]
+    x, y = [row["cost"] for row in rows], [row[key] for row in rows]
     axes.plot(x, y, ms=4, lw=1.2, label=label, **look)
     if key == "overall":
         low, high = zip(*(row["ci95"] for row in rows), strict=True)

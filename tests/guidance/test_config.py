@@ -29,6 +29,8 @@ def test_a_size_of_0_guides_nothing() -> None:
         ({"eta_min": 2.0, "eta_max": 1.0}, "eta_max is 1.0; give 2 to inf"),
         ({"frames": 0}, "frames is 0"),
         ({"rewards": {"clip": float("inf")}}, "weight of clip"),
+        ({"rewards": ["clip"]}, r"rewards is \['clip'\]; give weights by name"),
+        ({"rewards": "clip=1"}, "rewards is 'clip=1'; give weights by name"),
         ({"rewards": {"clip": "much"}}, "weight of clip is 'much'; give a number"),
         ({"size": "0.2"}, "size is '0.2'; give a number"),
         ({"eta_min": None}, "eta_min is None; give a number"),

@@ -142,6 +142,31 @@ def test_what_does_not_fit_is_refused_before_the_first_evaluation(
     assert "mode E needs about" in caplog.text
 
 
+def test_an_estimate_is_made_anew_once_memory_is_saved(
+    counted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a refusal that advised it."""
+    made: list[Estimate] = []
+    estimated = preflight.MemoryCheck._estimated
+
+    def kept(self: Any, *given: Any) -> Estimate:
+        made.append(estimated(self, *given))
+        return made[-1]
+
+    monkeypatch.setattr(preflight.MemoryCheck, "_estimated", kept)
+    free(monkeypatch, 1e6)
+    draw(counted, GuidanceConfig(mode="J"))
+    draw(counted, GuidanceConfig(mode="J"))
+    assert len(made) == 1
+    counted.unet.enable_gradient_checkpointing()
+    draw(counted, GuidanceConfig(mode="J"))
+    counted.vae.enable_slicing()
+    draw(counted, GuidanceConfig(mode="J"))
+    assert len(made) == 3
+    assert made[0].denoiser and made[1].denoiser
+    assert made[1].denoiser.held < made[0].denoiser.held
+
+
 def test_a_generator_halves_its_batch_until_it_fits(
     counted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
