@@ -99,7 +99,7 @@ def generate(  # noqa: PLR0913 - a command has a parameter for each of its optio
         typer.Option(
             help="How --guide acts: "
             + "; ".join(f"{name}: {entry.about}" for name, entry in MODES.items())
-            + f". {DEFAULT_MODE} without, or E where --guide-option is about gradients."
+            + f". {DEFAULT_MODE} without, or E with --strip or a --guide-option about gradients."
         ),
     ] = None,
     budget: Annotated[
@@ -287,7 +287,8 @@ def _recipe(
                 f"--{name} is about guidance; name rewards with --guide, like --guide vqa=1"
             )
         return None
-    recipe = make_recipe(guide, **{**given, "options": given["options"] or ()})
+    mode = given["mode"] or ("E" if strip else None)  # a search has no steps to show
+    recipe = make_recipe(guide, **{**given, "mode": mode, "options": given["options"] or ()})
     check_reader(recipe, reader)
     entry = MODES[recipe.mode]
     if steps is not None and recipe.budget is not None and entry.bought == "num_inference_steps":

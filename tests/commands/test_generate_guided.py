@@ -103,6 +103,13 @@ def test_recipe_and_strip_are_written_beside_the_picture(t2x: Any, guided: list[
     assert load_picture(row["file"]).shape == (1, 3, 64, 64)
 
 
+def test_a_strip_without_a_mode_is_of_gradients(t2x: Any, guided: list[Any]) -> None:
+    code, out, err = t2x(*GUIDE, "--strip", "--json")
+    assert code == 0, err
+    (row,) = json.loads(out)
+    assert row["guidance"]["mode"] == "E" and Path(row["strip"]).is_file()
+
+
 def test_a_mode_without_steps_says_what_it_tried(t2x: Any, guided: list[Any]) -> None:
     code, out, _ = t2x(*GUIDE, "--mode", "search", "--guide-option", "pictures=2", "--json")
     (row,) = json.loads(out)
