@@ -83,17 +83,17 @@ class Objective:
         self.names = [r.name for r in rewards]
         self.modality: Modality = self.ensemble.modality
         self.policy, self.normalise = policy, normalise
-        self._sizes: Tensor | None = None
-        self._seen = 0
+        self._sizes: Tensor | None = None  # (N, K), and how often each was seen
+        self._seen: Tensor | None = None
 
     def reset(self) -> None:
         """Forget the running sizes: a new call begins."""
-        self._sizes, self._seen = None, 0
+        self._sizes, self._seen = None, None
 
     def reorder(self, rows: Tensor) -> None:
         """Take rows (N,) of what is kept for each sample."""
-        if self._sizes is not None:
-            self._sizes = self._sizes[rows]
+        if self._sizes is not None and self._seen is not None:
+            self._sizes, self._seen = self._sizes[rows], self._seen[rows]
 
     def satisfaction(self, values: Tensor) -> Tensor:
         """Mean over the rewards that weigh something of how far the values (N, K) are where they
@@ -148,7 +148,7 @@ class Objective:
         values = torch.stack([column.detach() for column in columns], 1)
         flat = gradients.flatten(2)  # (K, N, pixels)
         sizes = flat.pow(2).mean(2).sqrt().T  # (N, K)
-        running = self._observe(sizes)
+        running = self._observe(sizes, values.isfinite())
         weights = self._weights(prompts, index, total, values)
         scale = weights / running if self.normalise else weights
         fused = torch.einsum("nk,kn...->n...", scale.to(gradients.dtype), gradients)
@@ -184,7 +184,7 @@ class Objective:
                     "logarithm at 0, or half precision that overflows; load it in float32 "
                     "(dtype), or guide by others"
                 )
-            if self._seen == 0 and not bool(gradient.any()) and bool(known.any()):
+            if self._seen is None and not bool(gradient.any()) and bool(known.any()):
                 raise T2XError(
                     f"the gradient of {name} is 0 for all pictures: something on the way (8 bits, "
                     "a clamp, a scorer without gradients) lets none through"
@@ -192,15 +192,16 @@ class Objective:
             found.append(gradient)
         return torch.stack(found)
 
-    def _observe(self, sizes: Tensor) -> Tensor:
-        """Running root mean square of each gradient, bias-corrected; (N, K), positive."""
-        self._seen += 1
-        new = sizes**2
-        self._sizes = (
-            new * (1 - _KEEP) if self._sizes is None else (_KEEP * self._sizes + (1 - _KEEP) * new)
-        )
-        mean = self._sizes / (1 - _KEEP**self._seen)
-        return mean.sqrt().clamp_min(torch.finfo(sizes.dtype).tiny)
+    def _observe(self, sizes: Tensor, known: Tensor) -> Tensor:
+        """Running root mean square of each gradient, bias-corrected: (N, K), positive. What a
+        reward can't measure is no gradient of size 0, and leaves it as it was."""
+        if self._sizes is None or self._seen is None:
+            self._sizes = self._seen = torch.zeros_like(sizes)
+        met = _KEEP * self._sizes + (1 - _KEEP) * sizes**2
+        self._sizes, self._seen = torch.where(known, met, self._sizes), self._seen + known
+        tiny = torch.finfo(sizes.dtype).tiny
+        part = 1 - _KEEP ** self._seen.to("cpu", torch.float64)  # not every device has float64
+        return (self._sizes / part.to(sizes).clamp_min(tiny)).sqrt().clamp_min(tiny)
 
     def _weights(self, prompts: Sequence[str], index: int, total: int, values: Tensor) -> Tensor:
         given = torch.tensor([self.ensemble.weights[n] for n in self.names], device=values.device)

@@ -29,6 +29,13 @@ class Channel:
         return self.factor * media[:, self.channel].mean((1, 2))
 
 
+class Glow(Channel):
+    """Mean square of one colour: its gradient is larger where the picture is brighter."""
+
+    def score(self, prompts: Sequence[str], media: Tensor, *, context: object = None) -> Tensor:
+        return (media[:, self.channel] ** 2).mean((1, 2))
+
+
 class Quarrel:
     """NaN for the first picture."""
 
@@ -71,7 +78,7 @@ def test_without_normalising_it_is_the_gradient_of_the_sum() -> None:
 
 def test_a_batch_of_two_is_two_singles() -> None:
     def run(rows: slice) -> Tensor:
-        objective = Objective([Channel(0), Channel(2, 5.0)])
+        objective = Objective([Glow(0), Channel(2, 5.0)])
         for factor in (1.0, 0.5):  # the running size has a memory
             found = objective.evaluate(["a", "b"][rows], factor * MEDIA[rows] ** 2)
         return found.gradient
@@ -86,6 +93,18 @@ def test_what_cant_be_measured_moves_nothing_and_stays_nan() -> None:
     assert found.weights.tolist() == [[0.0, 1.0], [1.0, 1.0]]
     assert found.gradient.isfinite().all()
     assert not found.gradient[0, 1:].any() and found.gradient[1, 1:].all()
+
+
+def test_the_running_size_is_of_what_was_measured() -> None:
+    """A picture that could not be measured for a while weighs then as if it had just come."""
+    late = Objective([Quarrel()])
+    for _ in range(8):
+        late.evaluate(["bad"], MEDIA[:1])
+    found = late.evaluate(["good"], MEDIA[:1])
+    assert torch.equal(
+        found.gradient, Objective([Quarrel()]).evaluate(["good"], MEDIA[:1]).gradient
+    )
+    assert found.gradient.abs().mean() == pytest.approx(1.0, rel=1e-5)
 
 
 def test_a_lost_gradient_is_an_error_not_a_run_without_guidance() -> None:
@@ -170,9 +189,9 @@ def test_a_policy_moves_weights() -> None:
 
 def test_memory_follows_its_sample() -> None:
     """After rows are taken in another order, each keeps the running size of its own gradients."""
-    first = Objective([Channel(0)])
+    first = Objective([Glow(0)])
     first.evaluate(["a", "b"], MEDIA)
-    second = Objective([Channel(0)])
+    second = Objective([Glow(0)])
     second.evaluate(["b", "a"], MEDIA.flip(0))
     first.reorder(torch.tensor([1, 0]))
     later = MEDIA.flip(0) * 0.3
