@@ -63,6 +63,19 @@ def test_the_reward_rises_and_the_best_is_kept(
     assert torch.allclose(scores, found.values, atol=2e-3)  # 8 bits
 
 
+def test_the_best_is_kept_where_the_ascent_overshoots(generator: DiffusionGenerator) -> None:
+    class Near(Bright):
+        def score(self, prompts: list[str], media: Tensor, *, context: Any = None) -> Tensor:
+            return -(super().score(prompts, media) - 0.53).abs()
+
+    config, near = NoiseConfig(iterations=5, rate=300.0, penalty=0.0), Near()
+    goal = Objective([near], normalise=False)
+    got = optimise_noise(generator, PROMPTS, seeds=SEEDS, objective=goal, config=config)
+    assert bool((got.curve[:, -1] < got.curve.max(1).values - 0.002).all())
+    assert torch.equal(got.values, got.curve.max(1).values)
+    assert torch.allclose(near.score(PROMPTS, got.media), got.values, atol=1e-3)  # 8 bits
+
+
 def test_the_first_iterate_is_the_picture_of_the_seed(generator: DiffusionGenerator) -> None:
     config = NoiseConfig(iterations=1)
     got = optimise_noise(generator, PROMPTS, seeds=SEEDS, objective=objective(), config=config)

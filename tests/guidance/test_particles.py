@@ -306,6 +306,19 @@ def test_svdd_goes_on_from_one_of_each_candidates(pipe: Any) -> None:
     assert len({picture.sum().item() for picture in found}) == 4
 
 
+def test_svdd_takes_the_better_candidate(pipe: Any) -> None:
+    """All but surely, where the strength is large."""
+    config = ParticleConfig(count=4, candidates=2, strength=1e7, method="svdd")
+    own = Particles(Reddish(), config)
+    draw(pipe, own, ["a cat"], [0])
+    for check in own.checks[:-1]:
+        pairs = check.values.view(2, 2)
+        assert (pairs[:, 0] != pairs[:, 1]).all()
+        assert check.parents.view(2, 2)[:, 0].tolist() == [
+            2 * i + int(pair.argmax()) for i, pair in enumerate(pairs)
+        ]
+
+
 def test_clones_of_an_ode_stay_clones(pipe: Any) -> None:
     config = ParticleConfig(count=3, method="svdd", noise=0.0)
     found = draw(pipe, Particles(Reddish(), config), ["a cat"], [0])
