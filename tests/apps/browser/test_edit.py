@@ -122,6 +122,7 @@ def test_rewards_steer_an_edit_until_it_is_stopped(studio, visit, source):
     page.keyboard.press("Escape")  # the same as the button
     page.wait_for_selector("#edit-draw", state="visible")
     assert "Stopped" in page.inner_text("#edit-status")
+    page.wait_for_selector("#edit-gallery-left img")  # what it began with stays
     assert page.locator("#edit-gallery-left img").count() == 1
 
 
