@@ -67,10 +67,12 @@ class _EditOrder(Order):
 @dataclass(frozen=True)
 class _EditArm:
     """A method of ``t2x.guidance.editing``; size is the number of steps that the levels are cut
-    in."""
+    in. ``instructed``: its policy reads the instruction in place of the target's words, as its name
+    tells; keys of stores hold names."""
 
     name: str
     config: EditConfig
+    instructed: bool = field(default=False, repr=False)
 
     @property
     def least(self) -> int:
@@ -100,23 +102,10 @@ class _EditArm:
             seeds=[order.seed for order in own],
             config=config,
             rewards=[reward for reward in bench.rewards if reward.name in named],
-            instructions=self.instructions(own),
+            instructions=[order.edit.instruction for order in own] if self.instructed else None,
         )
         assert isinstance(media, torch.Tensor)
         return media
-
-    def instructions(self, orders: Sequence[_EditOrder]) -> list[str] | None:
-        """What the policy reads in place of the target's words."""
-        return None
-
-
-class _InstructedArm(_EditArm):
-    """One whose policy reads the instruction. A class of its own, as names of arms in a store tell
-    their class and fields."""
-
-    def instructions(self, orders: Sequence[_EditOrder]) -> list[str]:
-        """Each order's."""
-        return [order.edit.instruction for order in orders]
 
 
 @dataclass(frozen=True)
@@ -138,7 +127,7 @@ class EditSetup:
 
 def _arm(name: str) -> _EditArm:
     if name in {f"rewardflow {part}" for part in EDIT_ADDITIONS}:
-        return _InstructedArm(name, EDIT_ARMS["rewardflow"])
+        return _EditArm(name, EDIT_ARMS["rewardflow"], instructed=True)
     base, _, without = name.partition(" without ")
     known = EDIT_ARMS.get(base)
     if known is None or (without and base != "rewardflow"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -122,12 +123,21 @@ def test_methods_edit_the_same_sources_at_equal_cost() -> None:
     assert json.loads(json.dumps(found))["n"] == N
 
 
-def test_only_with_policy_the_instruction_is_read() -> None:
+def test_only_with_policy_the_instruction_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the arm "rewardflow" is told in a store as it was before there was another."""
+    given: list[Any] = []
+
+    def edit(generator: Any, sources: torch.Tensor, **options: Any) -> torch.Tensor:
+        given.append(options["instructions"])
+        return sources
+
+    monkeypatch.setattr("t2x.world.edited.edit", edit)
     plain, told = _arm("rewardflow"), _arm("rewardflow with policy")
     orders = [_EditOrder("", "", 0, sample_edit(number), torch.empty(0)) for number in range(4)]
-    assert plain.instructions(orders) is None
-    assert told.instructions(orders) == [sample_edit(number).instruction for number in range(4)]
+    bench: Any = SimpleNamespace(sampling=lambda *_, **__: None, rewards=[], weights={"clip": 1.0})
+    for arm in (plain, told):
+        arm.run(bench, 3, orders)
+    assert given == [None, [sample_edit(number).instruction for number in range(4)]]
     assert plain.config == told.config and repr(plain) != repr(told)
     text = "_EditArm(name='rewardflow', config=EditConfig(method='rewardflow', strength=0.7, "
     assert repr(plain).startswith(text) and "policy" not in repr(plain)
