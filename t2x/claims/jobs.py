@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ __all__ = ["ARM", "Job", "Plan", "make_plan"]
 
 ARM = "arm"  # what every evaluation calls the model that it measures
 _POLICIES = ("emoji-rewriter", "emoji-lm")
+_TEMPLATE_OF = r"template_of\W+([\w-]+)"  # in JSON and in an override
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def _key(content: Mapping[str, Any]) -> str:
 
     text = json.dumps(content, sort_keys=True, default=str)
     used = {"content": text, "t2x": __version__, "weights": _weights(_policies(content, text))}
+    used |= {"templates": _templates(text)}
     digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:16]
     kind = content.get("recipe") or content["command"][0]
     return f"{kind}-{digest}"
@@ -144,7 +147,8 @@ def _key(content: Mapping[str, Any]) -> str:
 
 def _policies(content: Mapping[str, Any], text: str) -> set[str]:
     """Which embedded policies a job may start from: those that it names, or a recipe's default."""
-    named = {name for name in _POLICIES if name in text}
+    starts = re.sub(_TEMPLATE_OF, "", text)
+    named = {name for name in _POLICIES if name in starts}
     given = isinstance(content.get("config"), dict) and content["config"].get("policy")
     if (
         "recipe" in content
@@ -153,6 +157,15 @@ def _policies(content: Mapping[str, Any], text: str) -> set[str]:
     ):
         named.add("emoji-rewriter")
     return named | ({"emoji-rewriter"} if f"{ARM}=rewrite" in text else set())
+
+
+def _templates(text: str) -> dict[str, Any]:
+    """Templates of embedded policies that a job takes without their weights."""
+    from t2x.settings import read_settings
+    from t2x.world.weights import is_present, model_dir
+
+    named = {name for name in re.findall(_TEMPLATE_OF, text) if name in _POLICIES}
+    return {n: read_settings(model_dir(n)) for n in sorted(named) if is_present(n)}
 
 
 def _weights(policies: Collection[str]) -> dict[str, str]:

@@ -6,11 +6,12 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from t2x.claims import runner
+from t2x.claims import jobs, runner
 from t2x.claims.curves import target_score, when_reached
 from t2x.claims.index import index_page, read_verdict, write_index, write_plot
 from t2x.claims.jobs import make_plan
@@ -157,6 +158,29 @@ def test_a_key_changes_with_all_that_decides_a_result(monkeypatch: pytest.Monkey
     protocol()
     monkeypatch.setattr("t2x.__version__", "99")
     assert not set(keys()) & set(before)
+
+
+@pytest.mark.parametrize("form", ["config", "override"])
+def test_a_template_that_is_taken_alone_ties_no_key_to_the_weights_beside_it(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"recipe": "sft", "config": {"policy": {"model": "emoji-lm"}}}
+    given["overrides"] = []
+    if form == "config":
+        given["config"] = {"policy": {"model": "emoji-lm", "template_of": "emoji-rewriter"}}
+    else:
+        given["overrides"] = ["policy.template_of=emoji-rewriter"]
+    settings = {"rewriter": {"domain": "emoji"}}
+    monkeypatch.setattr("t2x.settings.read_settings", lambda folder: settings)
+    monkeypatch.setattr(jobs, "_digest", lambda name: name)
+    before = jobs._key(given)
+    monkeypatch.setattr(jobs, "_digest", lambda name: name.replace("rewriter", "trained anew"))
+    assert jobs._key(given) == before
+    settings["rewriter"] = {"domain": "none"}
+    assert jobs._key(given) != before
+    monkeypatch.setattr(jobs, "_digest", lambda name: name.replace("lm", "other"))
+    settings["rewriter"] = {"domain": "emoji"}
+    assert jobs._key(given) != before
 
 
 # ---- verdicts -----------------------------------------------------------------------------------
