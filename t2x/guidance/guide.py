@@ -125,6 +125,8 @@ def _objective(
     weights = {
         fit.name: config.rewards.get(name, 1.0) for name, fit in zip(names, fitting, strict=True)
     }
+    if not any(weights.values()):
+        raise T2XError("all weights of guidance are 0; give one that is not, or leave guidance out")
     return Objective(fitting, weights, policy=policy, normalise=config.rule == "relative")
 
 

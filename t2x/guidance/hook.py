@@ -3,11 +3,11 @@
     with watch_steps(pipe, [control]):
         pipe("a cat", num_inference_steps=20)
 
-Any unmodified diffusers pipeline: four methods of the *instances* are wrapped and unwrapped
-(docs/design.md, section 12). A control sees each step's x0_hat and may change it; the model output
-that says the same goes to the scheduler, so that solvers with a memory stay consistent (a
-callback's edit of the latents is thrown away by UniPC's corrector). Without a change the output
-passes untouched.
+Any unmodified diffusers pipeline: methods of the *instances* are wrapped and unwrapped
+(docs/design.md, section 12); for gradients the call as well, so that a callback sees none. A
+control sees each step's x0_hat and may change it; the model output that says the same goes to the
+scheduler, so that solvers with a memory stay consistent (a callback's edit of the latents is thrown
+away by UniPC's corrector). Without a change the output passes untouched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from t2x.errors import T2XError
 from t2x.guidance.latents import frozen
-from t2x.guidance.levels import Level, data_scale, level_count, read_level
+from t2x.guidance.levels import Level, check_scheduler, data_scale, level_count, read_level
 from t2x.guidance.solvers import check_moves, forget_sample, forget_slopes
 from t2x.guidance.step import DENOISERS, Call, Control, Step
 from t2x.guidance.support import starts_within
@@ -87,6 +87,8 @@ class _Session:
         if first:  # Z-Image checks nothing
             _wrap(stack, self.pipe, first[0], self._new_call)
         _wrap(stack, self.pipe, "prepare_latents", self._prepare_latents)
+        if hasattr(self.pipe, "prepare_extra_step_kwargs"):
+            _wrap(stack, self.pipe, "prepare_extra_step_kwargs", self._check_eta)
         scheduler = self.pipe.scheduler
         stack.callback(self._shorten, scheduler)
         _wrap(stack, scheduler, "set_timesteps", self._set_timesteps)
@@ -94,9 +96,14 @@ class _Session:
         if hasattr(scheduler, "set_begin_index"):
             _wrap(stack, scheduler, "set_begin_index", self._set_begin_index)
         asked = self.chain or any(control.gradient(0, 0) for control in self.controls)
+        if asked and not self.chain:
+            kind = type(self.pipe)
+            self.pipe.__class__ = _telling(kind)
+            stack.callback(setattr, self.pipe, "__class__", kind)
         for name in DENOISERS:
             module = getattr(self.pipe, name, None)
             if isinstance(module, torch.nn.Module):
+                stack.callback(module.register_forward_pre_hook(self._check_first).remove)
                 stack.callback(module.register_forward_hook(self._remember).remove)
                 self.listening = True
                 if asked:  # frozen matrix products may differ in their last bits
@@ -105,6 +112,33 @@ class _Session:
         # of an unguided run.
         if getattr(getattr(self.pipe, "vae", None), "is_gradient_checkpointing", False):
             stack.enter_context(frozen(self.pipe.vae))
+
+    def _check_first(self, module: Any, given: Any) -> None:
+        """Before a call's first evaluation: refuse what its steps would be refused for."""
+        if self.begun or not (self.call.steps and self.call.arguments):
+            return
+        scheduler = self.pipe.scheduler
+        with self._own_tables(scheduler):
+            check_scheduler(scheduler)
+            if not starts_within(self.pipe):  # else it is not known where
+                read_level(scheduler, scheduler.timesteps[self._first()])
+            self._begin(scheduler)
+
+    def _check_eta(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """DDIM's own noise, which comes with the call."""
+        found = original(*args, **kwargs)
+        if found.get("eta") and any(getattr(c, "trades_noise", False) for c in self.controls):
+            raise T2XError(
+                f"eta {found['eta']:g} and the noise of guidance or particles would both trade the "
+                "predicted noise, which can be done once; set one of them to 0"
+            )
+        return found
+
+    def _begin(self, scheduler: Any) -> None:
+        if not self.begun:
+            self.begun = True
+            for control in self.controls:
+                control.begin(self.call, scheduler)
 
     def _remember(self, module: Any, given: Any, result: Any) -> None:
         found = (
@@ -242,10 +276,7 @@ class _Session:
                 "is guided; give it one of its own (copy.deepcopy), or call it after the `with`"
             )
         with self._own_tables(scheduler):
-            if not self.begun:
-                self.begun = True
-                for control in self.controls:
-                    control.begin(self.call, scheduler)
+            self._begin(scheduler)
             return self._controlled(original, scheduler, bound)
 
     def _controlled(
@@ -394,6 +425,42 @@ def _wrap(stack: ExitStack, owner: Any, name: str, wrapper: Callable[..., Any]) 
             object.__setattr__(owner, name, before)
 
     stack.callback(undo)
+
+
+def _telling(kind: type) -> type:
+    """``kind``, whose calls hand a callback plain tensors as they would without guidance. Python
+    looks ``__call__`` up on classes only."""
+
+    @functools.wraps(kind.__call__)
+    def call(pipe: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(kind.__call__).bind(pipe, *args, **kwargs)
+        given = bound.arguments
+        callback = given.get("callback_on_step_end")
+        if callback is not None:
+            given["callback_on_step_end"] = _plainly(callback)
+            if (names := getattr(callback, "tensor_inputs", None)) is not None:
+                given["callback_on_step_end_tensor_inputs"] = names  # diffusers' own kind
+        return kind.__call__(*bound.args, **bound.kwargs)
+
+    body = {"__call__": call, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), body)
+
+
+def _plainly(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """``callback``, given tensors that share their numbers with the loop's, so that a change in
+    place counts; latents that it gives back ask for gradients as those of the loop did."""
+
+    def told(pipe: Any, index: int, timestep: Any, given: dict[str, Any]) -> Any:
+        latents = given.get("latents")
+        plain = {k: v.detach() if isinstance(v, Tensor) else v for k, v in given.items()}
+        with torch.no_grad():
+            found = callback(pipe, index, timestep, plain)
+        if isinstance(found, dict) and isinstance(found.get("latents"), Tensor):
+            wanted = latents is not None and latents.requires_grad
+            found = {**found, "latents": found["latents"].detach().requires_grad_(wanted)}
+        return found
+
+    return told
 
 
 def _mend_history(scheduler: Any, given: dict[str, Any], step: Step) -> None:

@@ -22,7 +22,14 @@ from t2x.functional.parameterisation import (
     score_from_clean,
 )
 
-__all__ = ["KNOWN_SCHEDULERS", "Level", "data_scale", "level_count", "read_level"]
+__all__ = [
+    "KNOWN_SCHEDULERS",
+    "Level",
+    "check_scheduler",
+    "data_scale",
+    "level_count",
+    "read_level",
+]
 
 # What a scheduler's tables say: alpha_bar by integer timestep; sigma / alpha of a sample that is
 # held as x / alpha; the same of a variance preserving sample (or sigma, with flow sigmas); sigma;
@@ -131,6 +138,11 @@ def read_level(scheduler: Any, timestep: Any) -> Level:
             "the noise says nothing of the picture; use v_prediction, or no rescale_betas_zero_snr"
         )
     return Level(*levels, prediction, index, level_count(scheduler))
+
+
+def check_scheduler(scheduler: Any) -> None:
+    """Raise T2XError for a scheduler whose levels or predictions can't be read, wherever it is."""
+    _prediction(scheduler, _kind(scheduler))
 
 
 def level_count(scheduler: Any) -> int:

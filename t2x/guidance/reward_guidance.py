@@ -171,7 +171,7 @@ class RewardGuidance:
     def _steer(self, step: Step) -> None:
         config, trace, rows = self.config, self.trace, len(step.sample)
         with torch.enable_grad(), trace.timed("decoder", rows=rows):
-            clean = step.clean.requires_grad_()
+            clean = step.clean.detach().requires_grad_()
             media = step.call.space.decode(clean, frames=config.frames, scale=config.decode_scale)
         valued = self.objective.evaluate(
             step.call.prompts,
@@ -190,7 +190,9 @@ class RewardGuidance:
         eta = self._eta(valued)
         eta = eta * self.objective.factors(step.call.prompts, step.index, step.call.steps).to(eta)
         shift = self._shift(step, gradient, eta)
-        step.clean = step.clean.detach() + shift
+        if bool(shift.any()):  # else the model's own bytes go on
+            step.clean = step.clean + shift
+        self._note_unmeasured(step, valued)
         trace.add(
             step.index,
             step.level.sigma,
@@ -202,6 +204,19 @@ class RewardGuidance:
             media=media.detach(),
             extra={"shift": _rms(shift)},
         )
+
+    def _note_unmeasured(self, step: Step, valued: Valued) -> None:
+        """Say once of each reward that it could not measure any picture."""
+        known = valued.values.isfinite().any(0).tolist()
+        noted: dict[str, int] = self.trace.notes.get("unmeasured", {})
+        for name, measured in zip(self.objective.names, known, strict=True):
+            if not measured and name not in noted:
+                self.trace.notes["unmeasured"] = noted = {**noted, name: step.index}
+                log.warning(
+                    "%s could not measure any picture at step %d, and moves nothing there",
+                    name,
+                    step.index,
+                )
 
     def _look(self, step: Step) -> None:
         """Write down a step that is not guided; with its picture if those are kept."""
@@ -247,12 +262,13 @@ class RewardGuidance:
 
     def _reference(self, step: Step) -> Tensor:
         """Size (N,), as root mean square at x0_hat, of the CFG correction of this step; of the
-        output itself where there is none."""
-        correction = step.cfg_correction()
+        output itself where there is none, as for a prompt that is the negative one, too."""
+        correction, plain = step.cfg_correction(), _rms(step.output)
         if correction is None or correction.shape != step.output.shape:
-            found = _rms(step.output)
-        else:
-            found = _rms(correction) * step.cfg_scale().abs()
+            return plain * step.level.gain
+        size = _rms(correction)
+        least = torch.finfo(size.dtype).eps * plain  # below, it is rounding
+        found = torch.where(size > least, size * step.cfg_scale().abs(), plain)
         return found * step.level.gain
 
     def _tethered(self, step: Step, tether: Tether) -> Tensor:

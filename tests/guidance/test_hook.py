@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import diffusers
 import pytest
 import torch
 from torch import Tensor
 
 from t2x.errors import T2XError
+from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.hook import watch_steps
+from t2x.guidance.objective import Objective
+from t2x.guidance.reward_guidance import RewardGuidance
 from t2x.guidance.step import Call, Step
 from t2x.testing import tiny_stable_diffusion
 
@@ -50,6 +54,15 @@ class Probe:
 
     def end(self, call: Call) -> None:
         self.told.append("end")
+
+
+class Bright:
+    """How bright a picture is."""
+
+    name, modality, differentiable, scale, range = "bright", "image", True, "bright", (0.0, 1.0)
+
+    def score(self, prompts: Any, media: Tensor, *, context: object = None) -> Tensor:
+        return media.mean((1, 2, 3))
 
 
 def draw(pipe: Any, seeds: tuple[int, ...] = (0, 1), **more: Any) -> Tensor:
@@ -237,3 +250,73 @@ def test_a_copy_made_inside_is_not_watched_afterwards() -> None:
     pipe.scheduler = copied
     pipe("a cat", num_inference_steps=2)
     assert not watcher.seen
+
+
+@pytest.mark.parametrize("way", ["in place", "given back"])
+def test_a_callback_gets_plain_latents_that_it_may_change(pipe: Any, way: str) -> None:
+    def half(pipe: Any, index: int, timestep: Any, given: dict[str, Any]) -> dict[str, Any]:
+        latents = given["latents"]
+        assert latents.cpu().numpy().shape == (2, 4, 16, 16)
+        assert not torch.is_grad_enabled()
+        if way == "in place":
+            latents.mul_(0.5)
+            return {}
+        return {"latents": latents * 0.5}
+
+    plain, kind = draw(pipe, callback_on_step_end=half), type(pipe)
+    pulled = []
+
+    class Pull(Probe):
+        def edit(self, step: Step) -> None:
+            pulled.append(step.pull_back(torch.ones_like(step.clean)))
+
+    with watch_steps(pipe, [Pull(gradient=True)]):
+        watched = draw(pipe, callback_on_step_end=half)
+    assert torch.equal(plain, watched)
+    assert not torch.equal(plain, draw(pipe))
+    assert len(pulled) == 4 and all(bool(p.any()) for p in pulled)
+    assert type(pipe) is kind
+
+
+def _refused(name: str) -> tuple[Any, GuidanceConfig, str]:
+    """A scheduler of the tiny pipeline's kind, settings, and what is said of them."""
+    table = {
+        "EDM": (diffusers.EDMEulerScheduler, {}, GuidanceConfig(), "can't read the noise levels"),
+        "zero": (
+            diffusers.DDIMScheduler,
+            {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"},
+            GuidanceConfig(),
+            "pure noise",
+        ),
+        "flow": (
+            diffusers.DPMSolverMultistepScheduler,
+            {"use_flow_sigmas": True, "prediction_type": "v_prediction"},
+            GuidanceConfig(),
+            "contradict",
+        ),
+        "PRK": (diffusers.PNDMScheduler, {}, GuidanceConfig(), "Runge-Kutta"),
+        "ancestral": (
+            diffusers.EulerAncestralDiscreteScheduler,
+            {},
+            GuidanceConfig(noise=0.5),
+            "adds noise itself",
+        ),
+        "Heun": (diffusers.HeunDiscreteScheduler, {}, GuidanceConfig(noise=0.5), "of before"),
+    }
+    kind, settings, config, message = table[name]
+    return kind(**settings), config, message
+
+
+@pytest.mark.parametrize("name", ["EDM", "zero", "flow", "PRK", "ancestral", "Heun"])
+def test_a_scheduler_is_refused_before_the_first_evaluation(pipe: Any, name: str) -> None:
+    scheduler, config, message = _refused(name)
+    control = RewardGuidance(Objective([Bright()]), config)
+    own, pipe.scheduler, calls = pipe.scheduler, scheduler, []
+    counter = pipe.unet.register_forward_hook(lambda *given: calls.append(given))
+    try:
+        with watch_steps(pipe, [control]), pytest.raises(T2XError, match=message):
+            draw(pipe)
+    finally:
+        counter.remove()
+        pipe.scheduler = own
+    assert not calls

@@ -286,3 +286,24 @@ def test_foreign_prediction_types_and_timesteps_are_refused() -> None:
     scheduler.register_to_config(prediction_type="score")
     with pytest.raises(T2XError, match="prediction_type 'score'"):
         read_level(scheduler, scheduler.timesteps[0])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "alpha", "sigma", "gain"),
+    [
+        ("epsilon", 0.6, 0.8, 4 / 3),  # variance preserving
+        ("epsilon", 1.0, 5.0, 5.0),  # x / alpha
+        ("v_prediction", 0.6, 0.8, 0.8),
+        ("v_prediction", 1.0, 0.75, 0.6),
+        ("flow", 0.3, 0.7, 0.7),
+        ("sample", 0.6, 0.8, 1.0),
+    ],
+)
+def test_the_gain_is_what_x0_hat_moves_by(
+    prediction: Any, alpha: float, sigma: float, gain: float
+) -> None:
+    level = Level(alpha, sigma, 1.0, 0.0, prediction, 0, 1)
+    sample, output = torch.randn(2, 1, 4, 8, 8, dtype=torch.float64)
+    moved = level.clean(sample, output + 1) - level.clean(sample, output)
+    assert torch.allclose(moved.abs(), torch.full_like(moved, gain))
+    assert level.gain == pytest.approx(gain)

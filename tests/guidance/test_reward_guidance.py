@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import diffusers
 import pytest
 import torch
 from torch import Tensor
@@ -12,8 +14,13 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.guide import guide
+from t2x.guidance.hook import watch_steps
+from t2x.guidance.levels import Level
+from t2x.guidance.objective import Objective
 from t2x.guidance.particles import ParticleConfig, Particles
 from t2x.guidance.reward_guidance import RewardGuidance, Tether
+from t2x.guidance.step import Step
+from t2x.guidance.streams import normal_rows
 from t2x.guidance.trace import GuidanceTrace, TracedStep
 from t2x.testing import tiny_stable_diffusion
 
@@ -58,6 +65,13 @@ def test_size_0_is_the_unguided_run_bit_for_bit(pipe: Any, mode: Any) -> None:
     media, trace = guided(pipe, GuidanceConfig(mode=mode, size=0.0))
     assert torch.equal(media, draw(pipe))
     assert acted(trace) == [] and len(trace.calls[-1].steps) == 5
+
+
+def test_nothing_to_move_is_the_unguided_run_bit_for_bit(pipe: Any) -> None:
+    media, trace = guided(pipe, GuidanceConfig(eta_min=0.0, eta_max=0.0))
+    assert len(acted(trace)) == 3 and torch.equal(media, draw(pipe))
+    with pytest.raises(T2XError, match="all weights of guidance are 0"):
+        guided(pipe, GuidanceConfig(rewards={"red": 0.0}))
 
 
 @pytest.mark.parametrize("mode", ["E", "J"])
@@ -109,7 +123,7 @@ def test_the_step_is_tied_to_the_cfg_correction(pipe: Any) -> None:
 
 def test_low_rewards_take_larger_steps() -> None:
     """The logistic map is eta_min + (eta_max - eta_min) / (1 + exp(steepness (R - target)))."""
-    from t2x.guidance.objective import Objective, Valued
+    from t2x.guidance.objective import Valued
 
     config = GuidanceConfig(eta_min=0.5, eta_max=1.5, steepness=4.0, target=0.5)
     guidance = RewardGuidance(Objective([Redness()]), config)
@@ -284,3 +298,143 @@ def test_a_reward_of_another_shape_is_named(pipe: Any, shape: str) -> None:
 
     with pytest.raises(T2XError, match=r"red gave .* for 2 media"), guide(pipe, [Odd()]):
         draw(pipe)
+
+
+def test_without_a_cfg_correction_a_step_is_tied_to_the_output(pipe: Any) -> None:
+    """Of each picture by itself: the first one's prompt is its negative prompt."""
+    streams = [torch.Generator().manual_seed(seed) for seed in (0, 1)]
+    seen: list[Step] = []
+
+    class Spy(RewardGuidance):
+        def edit(self, step: Step) -> None:
+            seen.append(step)
+            super().edit(step)
+
+    spy = Spy(Objective([Redness()]), GuidanceConfig())
+    words = {"prompt": ["a cat", "a dog"], "negative_prompt": ["a cat", "a cat"]}
+    with watch_steps(pipe, [spy]):
+        pipe(**words, generator=streams, num_inference_steps=3, guidance_scale=3.0)
+    step, found = seen[0], spy._reference(seen[0])
+    output, correction = (v.flatten(1).pow(2).mean(1).sqrt() for v in (step.output, _pair(step)))
+    assert correction[0] == 0 < correction[1]
+    expected = torch.stack([output[0], 3 * correction[1]]) * step.level.gain
+    assert torch.allclose(found, expected, rtol=1e-3)
+
+
+def _pair(step: Step) -> Tensor:
+    found = step.cfg_correction()
+    assert found is not None
+    return found
+
+
+def test_what_no_picture_is_measured_by_is_noted_once(
+    pipe: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Lost(Redness):
+        name = "lost"
+
+        def score(self, prompts: Sequence[str], media: Tensor, *, context: object = None) -> Tensor:
+            return super().score(prompts, media) * torch.nan
+
+    with guide(pipe, [Redness(), Lost()], GuidanceConfig()) as trace:
+        draw(pipe)
+    assert trace.notes["unmeasured"] == {"lost": 0}
+    assert caplog.text.count("lost could not measure any picture") == 1
+
+
+def test_noise_beside_the_schedulers_own_eta_is_refused(pipe: Any) -> None:
+    own = pipe.scheduler
+    pipe.scheduler = diffusers.DDIMScheduler(clip_sample=False)
+    try:
+        with guide(pipe, [Redness()], GuidanceConfig(noise=0.5)):
+            with pytest.raises(T2XError, match=r"eta 0\.5 and the noise"):
+                draw(pipe, eta=0.5)
+            draw(pipe, num_inference_steps=3)
+    finally:
+        pipe.scheduler = own
+
+
+class Room:
+    """A latent space whose latents are pictures."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def decode(self, clean: Tensor, **asked: Any) -> Tensor:
+        self.asked.append(asked)
+        return clean * 0.1 + 0.5
+
+
+def bare(
+    config: GuidanceConfig, *, index: int = 0, policy: Any = None, tether: Tether | None = None
+) -> tuple[RewardGuidance, Step]:
+    """Guidance of two samples, and one step of five, without a pipeline."""
+    call: Any = SimpleNamespace(space=Room(), prompts=["a", "b"], steps=5, index=0)
+    level = Level(0.6, 0.8, 0.8, 0.6, "epsilon", index, 5)
+    sample, output = torch.randn(2, 2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    step = Step(
+        call, level, sample, output, visit=0, visits=1, corrections=[], scheduler=SimpleNamespace()
+    )
+    guidance = RewardGuidance(Objective([Redness()], policy=policy), config, tether=tether)
+    guidance.begin(call, None) if not config.noise else guidance.begin(call, _euler())
+    return guidance, step
+
+
+def _euler() -> Any:
+    return diffusers.EulerDiscreteScheduler()
+
+
+def test_a_policy_sizes_each_pictures_steps() -> None:
+    class Halved:
+        def weights(
+            self, prompts: Any, index: int, total: int, values: Tensor, given: Tensor
+        ) -> Tensor:
+            return given.expand_as(values)
+
+        def factors(self, prompts: Any, index: int, total: int) -> Tensor:
+            return torch.tensor([1.0, 0.5])
+
+    shifts = []
+    for policy in (None, Halved()):
+        guidance, step = bare(GuidanceConfig(), policy=policy)
+        guidance.edit(step)
+        shifts.append(step.clean - step.predicted)
+    assert torch.allclose(shifts[1][0], shifts[0][0])
+    assert torch.allclose(shifts[1][1], 0.5 * shifts[0][1], atol=1e-7)
+
+
+@pytest.mark.parametrize(("index", "noisy"), [(0, True), (2, True), (3, False), (4, False)])
+def test_the_last_steps_get_no_noise(index: int, noisy: bool) -> None:
+    guidance, step = bare(GuidanceConfig(noise=1.0, free_last=2), index=index)
+    assert torch.equal(guidance.after(step, step.sample), step.sample) is not noisy
+
+
+def test_a_corrector_is_sized_by_the_models_own_score() -> None:
+    """x + e s + sqrt(2 e) z, where e = 2 (r |z| / |plain s|)^2, however strong guidance is."""
+    guidance, step = bare(GuidanceConfig(corrector_ratio=0.1))
+    z = normal_rows(bare(GuidanceConfig())[0]._noise, step.sample)
+    step.clean = step.clean + 5.0
+    plain, score = (
+        (0.6 * clean - step.sample) / 0.64 for clean in (step.predicted, step.predicted + 5.0)
+    )
+    norms = [value.flatten(1).norm(dim=1)[:, None, None, None] for value in (z, plain)]
+    e = 2 * (0.1 * norms[0] / norms[1]) ** 2
+    expected = step.sample + e * score + (2 * e).sqrt() * z
+    assert torch.allclose(guidance._corrected(step), expected, atol=1e-5)
+
+
+def test_a_tether_pulls_by_what_x_t_leaves_open() -> None:
+    """(x0_hat + p s^2 source) / (1 + p s^2), s^2 = v sigma^2 / (alpha^2 v + sigma^2)."""
+    source = torch.ones(2, 3, 4, 4)
+    config = GuidanceConfig(size=0.0, tether=3.0, variance=0.5)
+    guidance, step = bare(config, tether=Tether(source))
+    guidance.edit(step)
+    pull = 3.0 * 0.5 * 0.64 / (0.36 * 0.5 + 0.64)
+    assert torch.allclose(step.clean, (step.predicted + pull * source) / (1 + pull), atol=1e-6)
+
+
+def test_the_decoder_is_asked_for_what_the_settings_say() -> None:
+    guidance, step = bare(GuidanceConfig(frames=2, decode_scale=0.5))
+    guidance.edit(step)
+    room: Any = step.call.space
+    assert room.asked == [{"frames": 2, "scale": 0.5}]
