@@ -66,6 +66,8 @@ def load_policy(config: PolicyConfig) -> Policy:
     if config.template:
         template = build_config(Template, asdict(template) | config.template)
     model = rewriter.model
+    if model.device.type == "cpu" and model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")  # torch's flash attention is slow backwards there
     if config.lora is not None:
         model = with_adapters(model, config.lora)
     return Policy(model, rewriter.tokenizer, template)

@@ -120,3 +120,9 @@ def test_emoji_lm_takes_the_template_of_another() -> None:
     assert policy.template == load_policy(PolicyConfig()).template
     with pytest.raises(T2XError, match="has no template"):
         load_policy(PolicyConfig(template_of="emoji-clip"))
+
+
+def test_a_policy_on_a_cpu_is_trained_without_flash_attention(policy: Policy) -> None:
+    """Its backward pass takes more than half of a step there; texts stay as they are (above)."""
+    assert policy.model.device.type == "cpu"
+    assert policy.model.config._attn_implementation == "eager"
