@@ -76,7 +76,8 @@ class Rewrite:
 class Context:
     """What a reward may need beside prompt and media: optional fields with one entry per sample.
 
-    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1] or a list of (1, 3, H, W).
+    ``source``: pictures before an edit, (N, 3, H, W) in [0, 1] or a list of (1, 3, H, W); videos
+    (N, F, 3, H, W) where videos are scored.
     ``mask``: (N, 1, H, W), 1 = keep. ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1].
     ``questions``: yes/no questions per sample; ``answers``: the right answer to each of them, "yes"
     where there are none. ``user``: ids for personal rewards. ``fps``: frames

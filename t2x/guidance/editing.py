@@ -141,8 +141,8 @@ def edit(  # noqa: PLR0913 - what is edited, to what, by what, and who looks on
         instructions: what was asked for ("make the cat blue"), one for each: the policy of
             ``guidance.adaptive`` reads weights, sizes and window of the steps from them; from the
             target's words without (rewardflow).
-        context: for rewards that need more than prompt, media and, of pictures, the source, which
-            they are given in any case; all N are one batch then.
+        context: for rewards that need more than prompt, media and the source, which they are given
+            in any case; all N are one batch then.
         observe: is given the trace of each batch before it is drawn (rewardflow).
 
     Raises T2XError for numbers that don't match, and for pipelines that edit pictures themselves.
@@ -259,10 +259,9 @@ class _Steering:
                 self.observe(trace)
             yield
 
-    def _with_source(self, sources: Tensor) -> Context | None:
-        """The context with the pictures before, which some rewards compare with; rewards of videos
-        know none."""
-        if sources.ndim != 4 or (self.context is not None and self.context.source is not None):
+    def _with_source(self, sources: Tensor) -> Context:
+        """The context with the media before, which some rewards compare with."""
+        if self.context is not None and self.context.source is not None:
             return self.context
         return replace(self.context or Context(), source=sources)
 

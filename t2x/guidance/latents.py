@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from t2x.errors import T2XError
 from t2x.guidance.levels import data_scale
+from t2x.guidance.sources import frames_shown
 
 __all__ = [
     "AUTOENCODERS",
@@ -151,6 +152,15 @@ class AutoencoderSpace:
         if not self.video:
             return media
         return media[:, :, 0] if self.still else media.transpose(1, 2)
+
+    def frames_shown(
+        self, latents: Tensor, *, frames: int | Sequence[int] | None, decoded: int, count: int
+    ) -> list[int]:
+        """Numbers of the frames, of a video of ``count``, that the ``decoded`` frames are of, which
+        ``decode(latents, frames=frames)`` gives at this step."""
+        total = self.unpack(latents).shape[2]
+        chosen = range(total) if frames is None else _sampled(frames, total, self._turn())
+        return frames_shown(chosen, total, decoded, count)
 
     def encode(self, media: Tensor) -> Tensor:
         """Latents (N, ...), float32, in the pipeline's layout, of media in [0, 1]: the mode of the

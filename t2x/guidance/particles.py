@@ -41,6 +41,7 @@ from t2x.functional.smc import (
 from t2x.generators.diffusion import own_noise
 from t2x.guidance.particle_config import ParticleConfig
 from t2x.guidance.solvers import check_noise
+from t2x.guidance.sources import beside
 from t2x.guidance.step import Call, Step
 from t2x.guidance.streams import hash_seed
 
@@ -195,8 +196,10 @@ class Particles:
         config = self.config
         scale, frames = (1.0, None) if full else (config.decode_scale, config.frames)
         with torch.no_grad():
-            media = step.call.space.decode(latents, frames=frames, scale=scale).clamp(0, 1)
-            scores = self.reward.score(step.call.prompts, media, context=self.context)
+            space = step.call.space
+            media = space.decode(latents, frames=frames, scale=scale).clamp(0, 1)
+            context = beside(self.context, media, space=space, latents=latents, frames=frames)
+            scores = self.reward.score(step.call.prompts, media, context=context)
         return scores.detach().double().cpu()
 
     def _share(self, step: Step) -> float:

@@ -23,6 +23,7 @@ from t2x.errors import T2XError
 from t2x.generators.diffusion import SMALL_MODEL
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.latents import latent_space
+from t2x.guidance.sources import beside
 from t2x.guidance.step import DENOISERS, Call, Step
 from t2x.memory.counting import Footprint, count_graph, footprint, is_tensor, shadow
 from t2x.memory.machine import available_bytes, readable_bytes
@@ -203,7 +204,7 @@ class MemoryCheck:
 
     def _score(self, call: Call, media: Tensor) -> Tensor:
         scores = self.objective.ensemble.components(
-            call.prompts[:1], media, context=context_rows(self.context, [0])
+            call.prompts[:1], media, context=beside(context_rows(self.context, [0]), media)
         )
         return torch.stack([column for column in scores.values()]).nansum()
 

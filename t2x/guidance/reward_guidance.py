@@ -36,6 +36,7 @@ from t2x.generators.diffusion import own_noise
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.objective import Objective, Valued
 from t2x.guidance.solvers import check_noise
+from t2x.guidance.sources import beside
 from t2x.guidance.step import Call, Step
 from t2x.guidance.streams import hash_seed, normal_rows
 from t2x.guidance.support import check_pipeline
@@ -176,7 +177,9 @@ class RewardGuidance:
         valued = self.objective.evaluate(
             step.call.prompts,
             media.detach(),
-            context=self.context,
+            context=beside(
+                self.context, media, space=step.call.space, latents=clean, frames=config.frames
+            ),
             index=step.index,
             total=step.call.steps,
             trace=trace,

@@ -90,7 +90,7 @@ class FrameEncoder:
         pictures, counts = _pictures(media, self.max_frames)
         texts = [p for p, count in zip(prompts, counts, strict=True) for _ in range(count)]
         features = self.encoder.encode(
-            texts, pictures, parts=parts, context=_repeated(context, counts)
+            texts, pictures, parts=parts, context=_repeated(context, counts, self.max_frames)
         )
         return {**features, "frames": torch.tensor(counts)}
 
@@ -115,7 +115,9 @@ class FrameAverage:
             return torch.zeros(0, device=device_of(media))
         pictures, counts = _pictures(media, self.max_frames)
         texts = [p for p, count in zip(prompts, counts, strict=True) for _ in range(count)]
-        values = self.reward.score(texts, pictures, context=_repeated(context, counts))
+        values = self.reward.score(
+            texts, pictures, context=_repeated(context, counts, self.max_frames)
+        )
         return torch.stack([_measured_mean(part) for part in values.split(counts)])
 
 
@@ -138,14 +140,19 @@ def _pictures(media: Media, max_frames: int | None) -> tuple[Media, list[int]]:
     return [frame.unsqueeze(0) for video in kept for frame in video], counts
 
 
-def _repeated(context: Context | None, counts: Sequence[int]) -> Context | None:
-    """The context with each sample's entry once per frame; what holds for all samples stays."""
+def _repeated(
+    context: Context | None, counts: Sequence[int], max_frames: int | None = None
+) -> Context | None:
+    """The context with each sample's entry once per frame; what holds for all samples stays. Of a
+    source that is a video each frame gets its own."""
     if context is None:
         return None
     changes: dict[str, Any] = {}
     for field in fields(context):
         value = getattr(context, field.name)
-        if isinstance(value, Tensor):
+        if field.name == "source" and _is_video(value):
+            changes["source"] = _own_frames(value, counts, max_frames)
+        elif isinstance(value, Tensor):
             changes[field.name] = value.repeat_interleave(
                 torch.tensor(counts, device=value.device), 0
             )
@@ -154,3 +161,20 @@ def _repeated(context: Context | None, counts: Sequence[int]) -> Context | None:
                 entry for entry, count in zip(value, counts, strict=True) for _ in range(count)
             ]
     return replace(context, **changes)
+
+
+def _is_video(source: Media | None) -> bool:
+    items = [source] if source is None or isinstance(source, Tensor) else source
+    return any(item is not None and item.ndim == 5 for item in items)
+
+
+def _own_frames(source: Media, counts: Sequence[int], max_frames: int | None) -> Media:
+    """Frames of sources that are videos, those that are scored of the samples. Raises ValueError
+    for a source of another length than its sample's."""
+    pictures, own = _pictures(source, max_frames)
+    if own != list(counts):
+        raise ValueError(
+            f"videos of {list(counts)} frames can't be compared with sources of {own}; give "
+            "sources of the same lengths"
+        )
+    return pictures

@@ -221,6 +221,71 @@ def test_rewards_see_the_source_and_the_policy_the_instruction(sd):
     assert plain[0].weights.tolist() == [[1.0, 1.0]] and plain[0].extra["shift"] > 0
 
 
+@pytest.mark.parametrize(("scale", "side"), [(1.0, 32), (0.5, 16)])
+def test_the_source_is_compared_in_the_size_that_is_decoded(sd, scale, side):
+    traces: list[GuidanceTrace] = []
+    seen: list[Tensor] = []
+
+    class Watching(_Closeness):
+        def score(self, prompts: Any, media: Any, *, context: Any = None) -> Tensor:
+            assert media.shape == context.source.shape
+            seen.append(context.source)
+            return super().score(prompts, media, context=context)
+
+    media = _media("sd15", 1)
+    media[..., ::2] = 0.0  # stripes, which a picture of half the size may not keep
+    guidance = GuidanceConfig(rewards={"dino": 1.0}, free_last=0, decode_scale=scale)
+    edit(
+        sd,
+        media,
+        target_prompts=TARGET[:1],
+        seeds=SEEDS[:1],
+        config=EditConfig("rewardflow", 0.5, guidance=guidance),
+        rewards=[Watching()],
+        observe=traces.append,
+    )
+    assert all(bool(step.values.isfinite().all()) for step in traces[0].calls[-1].steps)
+    assert seen and all(source.shape[-2:] == (side, side) for source in seen)
+    columns = seen[0].mean((0, 1, 2))
+    assert float((columns - columns.mean()).abs().mean()) == pytest.approx(
+        float((media.mean((0, 1, 2)) - media.mean()).abs().mean()) if scale == 1 else 0.0, abs=0.03
+    )
+
+
+@pytest.mark.parametrize("frames", [None, 1, 2])
+def test_rewards_compare_each_frame_of_a_video_with_its_own_of_the_source(frames):
+    """Wan's 9 frames are 3 latent ones: 1, 4 and 4."""
+    generator, told = _generator("wan"), []
+    media = torch.arange(9).view(1, 9, 1, 1, 1).expand(1, 9, *_media("wan", 1).shape[2:]) / 10
+
+    class Watching(_Closeness):
+        def score(self, prompts: Any, media: Any, *, context: Any = None) -> Tensor:
+            told.append([round(10 * float(frame.mean())) for frame in context.source])
+            return super().score(prompts, media, context=context)
+
+    traces: list[GuidanceTrace] = []
+    guidance = GuidanceConfig(rewards={"dino": 1.0}, free_last=0, frames=frames)
+    edit(
+        generator,
+        media,
+        target_prompts=TARGET[:1],
+        seeds=SEEDS[:1],
+        config=EditConfig("rewardflow", 1.0, guidance=guidance),
+        rewards=[Watching()],
+        observe=traces.append,
+    )
+    for step in traces[0].calls[-1].steps:
+        assert bool(step.values.isfinite().all())
+    groups = [[0], [1, 2, 3, 4], [5, 6, 7, 8]]
+    allowed = {
+        None: [[0, 1, 2, 3, 4, 5, 6, 7, 8]],
+        1: [[group[-1]] for group in groups],
+        2: [[0, *group] for group in groups[1:]],
+    }[frames]
+    assert len(told) == 4 and all(row in allowed for row in told)
+    assert len({tuple(row) for row in told}) == len(allowed)
+
+
 class _Brightness(FakeReward):
     """The mean pixel."""
 

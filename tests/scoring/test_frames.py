@@ -122,6 +122,27 @@ def test_every_frame_gets_its_video_s_context() -> None:
     assert torch.equal(got.source, source[[0, 0, 1]])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("most", [None, 2])
+def test_every_frame_is_compared_with_its_own_of_the_source(most: int | None) -> None:
+    class Closeness(FakeReward):
+        def score(self, prompts: Sequence[str], media: Media, *, context=None) -> Tensor:
+            return -(media - context.source).abs().flatten(1).amax(1)
+
+    media = videos(2, 5, 8)
+    reward = frames(Closeness(), max_frames=most)
+    assert reward.score(PROMPTS, media, context=Context(source=media)).tolist() == [0.0, 0.0]
+    turned = reward.score(PROMPTS, media, context=Context(source=media.flip(1)))
+    assert bool((turned < -0.1).all())
+    lists = [list(media.split(1)), [videos(1, 5, 8), media[1:]]]
+    found = reward.score(PROMPTS, lists[0], context=Context(source=lists[1]))
+    assert found[1] == 0 and torch.equal(
+        found[:1], reward.score(PROMPTS[:1], media[:1], context=Context(source=lists[1][0]))
+    )
+    if most is None:
+        with pytest.raises(ValueError, match="same lengths"):
+            reward.score(PROMPTS, media, context=Context(source=media[:, 1:]))
+
+
 def test_gradient_reaches_every_frame(tiny_clip: Path) -> None:
     media = videos().requires_grad_()
     frames(load_reward("clip", source=tiny_clip)).score(PROMPTS, media).sum().backward()
