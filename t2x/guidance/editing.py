@@ -9,6 +9,7 @@ cost nothing.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from t2x.guidance.levels import Level
     from t2x.guidance.trace import GuidanceTrace
     from t2x.types import Media, RewardModel
+
+log = logging.getLogger(__name__)
 
 __all__ = ["METHODS", "EditConfig", "edit", "sdedit"]
 
@@ -145,7 +148,8 @@ def edit(  # noqa: PLR0913 - what is edited, to what, by what, and who looks on
             in any case; all N are one batch then.
         observe: is given the trace of each batch before it is drawn (rewardflow).
 
-    Raises T2XError for numbers that don't match, and for pipelines that edit pictures themselves.
+    Raises T2XError for numbers that don't match, for pipelines that edit pictures themselves, and
+    for rewards that would guide none of the steps that are run.
     """
     config = config or EditConfig()
     if not isinstance(generator, DiffusionGenerator):
@@ -154,6 +158,8 @@ def edit(  # noqa: PLR0913 - what is edited, to what, by what, and who looks on
     if instructions is not None:
         check_prompts(instructions, negative=None, seeds=seeds)
     loaded = [load_reward(r) if isinstance(r, str) else r for r in rewards]
+    if loaded:
+        _check_guided(generator, config, loaded, target_prompts, instructions)
     pairs = 2 if config.method == "flowedit" else 1
     count = len(seeds) if context is not None else max(1, generator.batch_size // pairs)
     assert isinstance(sources, Tensor)
@@ -226,6 +232,46 @@ def _check(
     if regions is not None and regions.shape != (len(sources), 1, *sources.shape[-2:]):
         raise T2XError(
             f"regions are {tuple(regions.shape)}; give {(len(sources), 1, *sources.shape[-2:])}"
+        )
+
+
+def _check_guided(
+    generator: DiffusionGenerator,
+    config: EditConfig,
+    rewards: Sequence[RewardModel],
+    prompts: Sequence[str],
+    instructions: Sequence[str] | None,
+) -> None:
+    """Raise T2XError where no step that is run would be guided, though it is asked for; warn where
+    what the policy reads in an instruction leaves none."""
+    guidance = config.guidance or GuidanceConfig()
+    steps = int(generator.settings().get("num_inference_steps") or 0)
+    if not steps or not guidance.size or getattr(generator.pipeline.scheduler, "order", 1) != 1:
+        return  # solvers of a higher order have levels of their own number
+    run = range(config.first(steps), steps)
+    guided = [index for index in run if guidance.guides(index, steps)]
+    told = f"{len(run)} of {steps} steps are run (strength {config.strength:.3g})"
+    free = f"the last {guidance.free_last} are free"
+    if not guided:
+        raise T2XError(
+            f"edit: rewards would guide no step: {told}, start is {guidance.start}, stop "
+            f"{guidance.stop}, and {free}; take more steps, or a smaller free_last"
+        )
+    policy = own_policy(rewards, guidance, instructions=instructions)
+    policies = [] if policy is None else policy.policies(prompts)
+    lost = [p for p in policies if not any(p.start <= index / steps < p.stop for index in guided)]
+    if lost:
+        first = lost[0]
+        log.warning(
+            "%d of %d edits are not guided in any step, %r the first: %s, guided from %.0f %% to "
+            "%.0f %% of the run, and %s; take more steps, or a smaller free_last",
+            len(lost),
+            len(policies),
+            first.primitives.prompt,
+            told,
+            100 * first.start,
+            100 * first.stop,
+            free,
         )
 
 

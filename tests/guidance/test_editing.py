@@ -286,6 +286,42 @@ def test_rewards_compare_each_frame_of_a_video_with_its_own_of_the_source(frames
     assert len({tuple(row) for row in told}) == len(allowed)
 
 
+def test_says_before_sampling_that_no_step_is_guided(sd, caplog):
+    """Of 4 steps 3 are run, 2 of which are free; a colour's policy begins after a fifth."""
+
+    def draw(instruction: str, strength: float, **changes: Any) -> list[int]:
+        counted = _Counted(sd)
+        try:
+            edit(
+                sd,
+                _media("sd15", 1),
+                target_prompts=TARGET[:1],
+                seeds=SEEDS[:1],
+                config=EditConfig("rewardflow", strength, guidance=GuidanceConfig(**changes)),
+                rewards=[_Brightness()],
+                instructions=[instruction],
+            )
+        finally:
+            counted.hook.remove()
+            drawn.append(len(counted.rows))
+        return counted.rows
+
+    drawn: list[int] = []
+    for changes in ({}, {"stop": 0.25}):
+        with pytest.raises(T2XError, match=r"guide no step.*free_last"):
+            draw("make the cat blue", 0.5, **changes)
+    assert drawn == [0, 0]
+    draw("make the cat blue", 1.0)
+    assert not caplog.records  # the second step is guided
+    draw("make the cat blue", 1.0, free_last=3)
+    (record,) = [r for r in caplog.records if "editing" in r.name]
+    assert "'make the cat blue'" in record.message and "20 %" in record.message
+    caplog.clear()
+    draw("swap the cat for a dog", 1.0, free_last=3)
+    draw("make the cat blue", 0.5, size=0.0)
+    assert not [r for r in caplog.records if "editing" in r.name]
+
+
 class _Brightness(FakeReward):
     """The mean pixel."""
 
