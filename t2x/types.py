@@ -79,6 +79,7 @@ class Context:
     ``source``: pictures before an edit, (N, 3, H, W) in [0, 1] or a list of (1, 3, H, W); videos
     (N, F, 3, H, W) where videos are scored.
     ``mask``: (N, 1, H, W), 1 = keep. ``boxes``: (N, M, 4) as x0, y0, x1, y1 in [0, 1].
+    ``phrases``: per sample what is in each of its boxes, or is to be looked for without.
     ``questions``: yes/no questions per sample; ``answers``: the right answer to each of them, "yes"
     where there are none. ``user``: ids for personal rewards. ``fps``: frames
     per second.
@@ -87,6 +88,7 @@ class Context:
     source: Media | None = None
     mask: Tensor | None = None
     boxes: Tensor | None = None
+    phrases: Sequence[Sequence[str]] | None = None
     questions: Sequence[Sequence[str]] | None = None
     answers: Sequence[Sequence[str]] | None = None
     user: Sequence[str] | None = None

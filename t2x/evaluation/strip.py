@@ -22,6 +22,7 @@ from t2x.media import spaced
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from t2x.guidance.regions import Region
     from t2x.guidance.trace import SampleTrace
 
 CELL = 128  # side of a picture in pixels
@@ -68,7 +69,9 @@ def draw_strip(
     width = _row_width(len(shown))
     curves = _curves(sample, width)
     lines = wrap(readable(title or sample.prompt), TITLE, width, 2)
-    notes = wrap(readable(subtitle), NOTE, width, 2) if subtitle else []
+    told = "looks for: " + "; ".join(region.describe() for region in sample.regions)
+    said = [subtitle, told if sample.regions else ""]
+    notes = [line for text in said if text for line in wrap(readable(text), NOTE, width, 2)]
     top = MARGIN // 2 + len(lines) * TITLE.line + len(notes) * NOTE.line + GAP
     row = any(sample.thumbnails[i] is not None for i in shown) or result is not None
     below = top + (CELL + 2 * LABEL.line + GAP if row else 0)
@@ -122,7 +125,7 @@ def _draw_row(
         middle = _x(column, len(shown), width)
         small = sample.thumbnails[position]
         if small is not None:
-            _place(sheet, _picture(small), middle, top)
+            _place(sheet, _outlined(_picture(small), sample.regions), middle, top)
         text = f"step {sample.indices[position] + 1}"
         LABEL.draw(draw, (middle, top + CELL + 4), text, anchor="ma")
         level = f"noise {sample.sigmas[position]:.3g}"
@@ -139,6 +142,22 @@ def _draw_result(sheet: Image.Image, result: Tensor, top: int, left: int) -> Non
 
 def _picture(small: Tensor) -> Image.Image:
     return Image.fromarray(small.permute(1, 2, 0).contiguous().numpy())
+
+
+def _outlined(picture: Image.Image, regions: Sequence[Region]) -> Image.Image:
+    """The picture as large as it is shown, with the boxes in which things shall be."""
+    drawn = fitted(picture, CELL)
+    if not any(region.box for region in regions):
+        return drawn
+    drawn = drawn.copy()
+    draw = ImageDraw.Draw(drawn)
+    for number, region in enumerate(regions):
+        if region.box is not None:
+            x0, y0, x1, y1 = region.box
+            sides = (x0 * drawn.width, y0 * drawn.height, x1 * drawn.width, y1 * drawn.height)
+            inset = (sides[0] + 1, sides[1] + 1, sides[2] - 2, sides[3] - 2)
+            draw.rectangle(inset, outline=COLORS[number % len(COLORS)], width=2)
+    return drawn
 
 
 def _place(sheet: Image.Image, picture: Image.Image, middle: float, top: int) -> None:

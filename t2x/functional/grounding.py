@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["leakage", "map_box", "phrase_map", "phrase_similarity"]
+__all__ = ["leakage", "map_box", "mask_box", "phrase_map", "phrase_similarity"]
 
 
 def phrase_similarity(patches: Tensor, phrases: Tensor) -> Tensor:
@@ -45,6 +45,18 @@ def map_box(weights: Tensor) -> Tensor:
         sides.append((mean - half, mean + half))
     (x0, x1), (y0, y1) = sides
     return torch.stack([x0, y0, x1, y1], 1).clamp(0, 1)
+
+
+def mask_box(mask: Tensor) -> Tensor:
+    """Box around a mask (H, W) where it is over 1/2: (4,) as x0, y0, x1, y1 in [0, 1], on the CPU;
+    NaN if it is so nowhere."""
+    rows, columns = (torch.nonzero((mask > 0.5).any(axis)).flatten() for axis in (1, 0))
+    if not len(rows):
+        return torch.full((4,), math.nan)
+    height, width = mask.shape
+    low = torch.stack([columns[0] / width, rows[0] / height])
+    high = torch.stack([(columns[-1] + 1) / width, (rows[-1] + 1) / height])
+    return torch.cat([low, high]).cpu()
 
 
 def leakage(change: Tensor, inside: Tensor) -> Tensor:

@@ -141,6 +141,7 @@ class GuidedGenerator:
         from t2x.guidance.guide import for_pipeline
 
         originals = self.generator.said(originals)
+        context = self._located(originals, context)
         fitting = {r.name: for_pipeline(r, self.pipeline) for r in self.rewards}
         return {
             name: reward.score(originals, media, context=context).tolist()
@@ -235,6 +236,13 @@ class GuidedGenerator:
         self.notes, self.cost = [notes[i] for i in range(len(prompts))], cost
         return media
 
+    def _located(self, originals: Sequence[str], context: Context | None) -> Context | None:
+        """The context with where the words tell things to be, in modes without gradients, too."""
+        from t2x.guidance.policy import own_policy
+
+        policy = own_policy(self.rewards, self.recipe.config, read=self._read)
+        return context if policy is None else policy.located(originals, context)
+
     @property
     def _buys_steps(self) -> bool:
         return MODES[self.recipe.mode].bought == "num_inference_steps"
@@ -253,7 +261,7 @@ class GuidedGenerator:
             arguments,
             seeds,
             originals,
-            context,
+            self._located(originals, context),
             self.rewards,
             self._named(),
             self.generator.passes,

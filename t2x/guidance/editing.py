@@ -22,6 +22,7 @@ from torch import Tensor
 from t2x.errors import T2XError
 from t2x.functional.classifier_free import classifier_free
 from t2x.functional.editing import displaced, focus, tethered
+from t2x.functional.grounding import mask_box
 from t2x.functional.langevin import posterior_variance
 from t2x.functional.noise import noised
 from t2x.generators.calls import check_prompts, default_arguments
@@ -137,9 +138,9 @@ def edit(  # noqa: PLR0913 - what is edited, to what, by what, and who looks on
         seeds: one for each picture, of all its noise.
         source_prompts: what the sources show (flowedit needs them).
         config: how.
-        regions: (N, 1, H, W) in [0, 1], soft: where pictures may change; everywhere without. Where
-            it is 0 the source's own pixels are given back: a decoder changes those beside an edit,
-            too, and all of them a little.
+        regions: (N, 1, H, W) in [0, 1], soft: where pictures may change; everywhere without. The
+            box around it is where rewards of regions look. Where it is 0 the source's own pixels
+            are given back: a decoder changes those beside an edit, too, and all of them a little.
         rewards: of the target's words, loaded ones or names (rewardflow).
         instructions: what was asked for ("make the cat blue"), one for each: the policy of
             ``guidance.adaptive`` reads weights, sizes and window of the steps from them; from the
@@ -296,7 +297,7 @@ class _Steering:
             self.guidance,
             prompts=prompts,
             policy=own_policy(self.rewards, self.guidance, instructions=self.instructions),
-            context=self._with_source(control.media),
+            context=self._located(control.media, control.region),
             seeds=seeds,
             controls=[control],
         )
@@ -305,11 +306,15 @@ class _Steering:
                 self.observe(trace)
             yield
 
-    def _with_source(self, sources: Tensor) -> Context:
-        """The context with the media before, which some rewards compare with."""
-        if self.context is not None and self.context.source is not None:
-            return self.context
-        return replace(self.context or Context(), source=sources)
+    def _located(self, sources: Tensor, region: Tensor | None) -> Context:
+        """The context with the media before, which some rewards compare with, and the box around
+        what may change (N, 1, H, W), where some look."""
+        context = self.context or Context()
+        if context.source is None:
+            context = replace(context, source=sources)
+        if region is None or context.boxes is not None or context.mask is not None:
+            return context
+        return replace(context, boxes=torch.stack([mask_box(row[0]) for row in region])[:, None])
 
 
 def _edited(

@@ -19,6 +19,7 @@ from t2x.errors import T2XError
 from t2x.scoring.ensemble import RewardEnsemble
 
 if TYPE_CHECKING:
+    from t2x.guidance.regions import Region
     from t2x.guidance.trace import GuidanceTrace
     from t2x.types import Context, Modality, RewardModel
 
@@ -31,7 +32,8 @@ class WeightPolicy(Protocol):
     """Decides the weights of the rewards while sampling.
 
     One that also has ``factors(prompts, index, total)``, (N,) and at least 0, decides the size of
-    each sample's steps too.
+    each sample's steps too; ``located(prompts, context)`` puts into the context where rewards look,
+    and ``regions(prompts)`` tells it for the trace (``t2x.guidance.regions``).
     """
 
     def weights(
@@ -112,6 +114,22 @@ class Objective:
             return torch.full_like(values[:, 0], 0.5)
         return torch.stack(columns, 1).nanmean(1).nan_to_num(0.5)
 
+    def located(self, prompts: Sequence[str], context: Context | None) -> Context | None:
+        """The context with where rewards look, as the policy says; the same without."""
+        locate = getattr(self.policy, "located", None)
+        if locate is None:
+            return context
+        found: Context | None = locate(prompts, context)
+        return found
+
+    def regions(self, prompts: Sequence[str]) -> Sequence[Sequence[Region]]:
+        """What shall be where, of each sample, as the policy says; nothing without."""
+        tell = getattr(self.policy, "regions", None)
+        if tell is None:
+            return [()] * len(prompts)
+        found: Sequence[Sequence[Region]] = tell(prompts)
+        return found
+
     def factors(self, prompts: Sequence[str], index: int, total: int) -> Tensor:
         """Factor of each sample's step size, (N,), as the policy says; 1 without."""
         decide = getattr(self.policy, "factors", None)
@@ -141,7 +159,8 @@ class Objective:
             leaf = media.detach().clamp(0, 1).requires_grad_()
             rows = len(leaf) * len(self.names)
             with _timed(trace, rows):
-                scores = self.ensemble.components(prompts, leaf, context=context)
+                located = self.located(prompts, context)
+                scores = self.ensemble.components(prompts, leaf, context=located)
                 columns = [self._column(name, scores[name], leaf) for name in self.names]
             with _timed(trace, rows, backward=True):
                 gradients = self._gradients(columns, leaf)

@@ -14,7 +14,7 @@ the factors are ours, and none was learnt or tuned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,8 @@ from t2x.errors import T2XError
 from t2x.functional.reward_weights import faults_of_rewards, satisfied_weights
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.primitives import KINDS, Primitives, read_prompt
-from t2x.types import RewardModel
+from t2x.guidance.regions import Region, regions_of, with_regions
+from t2x.types import Context, RewardModel
 
 __all__ = [
     "ROLES",
@@ -174,13 +175,13 @@ def role_of(name: str) -> str:
 @dataclass(frozen=True)
 class Policy:
     """What was decided for one prompt: ``weights`` by reward name, of the sum given;
-    ``regions``, phrases to look for; ``size``, a factor of the step; ``start`` and ``stop``, parts
+    ``regions``, what shall be where; ``size``, a factor of the step; ``start`` and ``stop``, parts
     of the run between which it is guided; and ``reasons``.
     """
 
     primitives: Primitives
     weights: Mapping[str, float]
-    regions: tuple[str, ...] = ()
+    regions: tuple[Region, ...] = ()
     size: float = 1.0
     start: float = 0.0
     stop: float = 1.0
@@ -214,7 +215,8 @@ class Policy:
         weights = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
         lines = [self.primitives.describe(), f"  weights: {weights}"]
         lines.append(f"  steps: size x {self.size:.3g}, from {self.start:.0%} to {self.stop:.0%}")
-        lines += [f"  looks for: {', '.join(self.regions)}"] if self.regions else []
+        regions = "; ".join(region.describe() for region in self.regions)
+        lines += [f"  looks for: {regions}"] if regions else []
         return "\n".join([*lines, *(f"  because: {reason}" for reason in self.reasons)])
 
 
@@ -257,24 +259,13 @@ def _decide(found: Primitives, config: GuidanceConfig, rules: Sequence[Rule]) ->
     return Policy(
         found,
         kept,
-        regions=tuple(_regions(found)),
+        regions=regions_of(found),
         size=math.prod(rule.size for rule in fitting),
         start=max([config.start, *(rule.start for rule in fitting)]),
         stop=min([config.stop, *(rule.stop for rule in fitting)]),
         adaptive=config.adaptive,
         reasons=tuple(r.why for r in fitting if roles & set(r.factors) or r.size != 1),
     )
-
-
-def _regions(found: Primitives) -> Iterator[str]:
-    """What to look for: the target of a local edit, else every thing with its attributes."""
-    if found.intent.action != "generate":
-        if found.intent.scope == "local":
-            yield from filter(None, [found.intent.target or found.intent.result])
-        return
-    for thing in found.of("object"):
-        own = [p.value for p in found.of("attribute") if p.subject == thing.subject]
-        yield " ".join((*own, thing.subject))
 
 
 def own_policy(
@@ -285,9 +276,10 @@ def own_policy(
     read: Callable[[str], Primitives] | None = None,
 ) -> PromptPolicy | None:
     """What decides the weights where nobody else does: under ``config.adaptive`` a policy, for
-    several rewards, or for edits by ``instructions``, whose steps it decides too; else none.
-    ``read`` as for :class:`PromptPolicy`."""
-    if not config.adaptive or (len(rewards) < 2 and instructions is None):
+    several rewards, for one of regions, which it tells, or for edits by ``instructions``, whose
+    steps it decides too; else none. ``read`` as for :class:`PromptPolicy`."""
+    one = len(rewards) < 2 and not any(role_of(reward.name) == "region" for reward in rewards)
+    if not config.adaptive or (one and instructions is None):
         return None
     return PromptPolicy(rewards, config, read=read, instructions=instructions)
 
@@ -360,6 +352,17 @@ class PromptPolicy:
         return torch.tensor(
             [p.size if p.start <= at < p.stop else 0.0 for p in self.policies(prompts)]
         )
+
+    def regions(self, prompts: Sequence[str]) -> list[tuple[Region, ...]]:
+        """What shall be where, of each prompt; nothing where no reward is of regions."""
+        if not any(role_of(name) == "region" for name in self.names):
+            return [() for _ in prompts]
+        return [policy.regions for policy in self.policies(prompts)]
+
+    def located(self, prompts: Sequence[str], context: Context | None) -> Context | None:
+        """The context with the regions of the prompts, for rewards that look there."""
+        regions = self.regions(prompts)
+        return with_regions(context, prompts, regions) if any(regions) else context
 
     def _answers(self, prompts: Sequence[str]) -> list[tuple[Tensor, list[str]]]:
         """Of each sample which questions of the last call were answered right, 0 to 1 of its

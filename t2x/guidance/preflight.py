@@ -203,9 +203,9 @@ class MemoryCheck:
         return Estimate(denoiser, decoder, rewards)
 
     def _score(self, call: Call, media: Tensor) -> Tensor:
-        scores = self.objective.ensemble.components(
-            call.prompts[:1], media, context=beside(context_rows(self.context, [0]), media)
-        )
+        located = self.objective.located(call.prompts, self.context)
+        context = beside(context_rows(located, [0]), media)
+        scores = self.objective.ensemble.components(call.prompts[:1], media, context=context)
         return torch.stack([column for column in scores.values()]).nansum()
 
     def _judge(self, estimate: Estimate, free: int, call: Call, n: int) -> None:

@@ -120,7 +120,7 @@ class RewardGuidance:
                 self.config.free_last,
             )
         self.objective.reset()
-        self.trace.begin(call.prompts)
+        self.trace.begin(call.prompts, regions=self.objective.regions(call.prompts))
         seeds = list(range(len(call.prompts)) if self.seeds is None else self.seeds)
         if len(seeds) != len(call.prompts):
             raise T2XError(

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from t2x.guidance.regions import Region
 from t2x.guidance.step import DENOISERS
 from t2x.plain import plain
 
@@ -83,11 +84,12 @@ class TracedStep:
 
 @dataclass
 class TracedCall:
-    """One call of the pipeline: N ``prompts`` that rewards score against, and the steps in
-    order."""
+    """One call of the pipeline: N ``prompts`` that rewards score against, the steps in order, and
+    of each prompt the ``regions`` that its words tell."""
 
     prompts: list[str]
     steps: list[TracedStep] = field(default_factory=list)
+    regions: list[tuple[Region, ...]] = field(default_factory=list)
 
     @property
     def cost(self) -> dict[str, PartCost]:
@@ -100,7 +102,8 @@ class SampleTrace:
     """One sample over T steps: what a strip shows.
 
     ``values``, ``weights`` by reward name, ``eta`` and ``gradient_norm``: T numbers each, NaN where
-    not measured; ``thumbnails`` T pictures (3, h, w) uint8 or None. Where particles were resampled
+    not measured; ``thumbnails`` T pictures (3, h, w) uint8 or None; ``regions`` as in
+    ``TracedCall``. Where particles were resampled
     these are of the ancestors of the row that was asked for.
     """
 
@@ -112,6 +115,7 @@ class SampleTrace:
     eta: tuple[float, ...]
     gradient_norm: tuple[float, ...]
     thumbnails: tuple[Tensor | None, ...]
+    regions: tuple[Region, ...] = ()
 
 
 class GuidanceTrace:
@@ -134,9 +138,10 @@ class GuidanceTrace:
 
     # ---- writing ----------------------------------------------------------------------------
 
-    def begin(self, prompts: Sequence[str]) -> None:
-        """A call of the pipeline begins, for N prompts, one a row."""
-        self.calls.append(TracedCall(list(prompts)))
+    def begin(self, prompts: Sequence[str], *, regions: Sequence[Sequence[Region]] = ()) -> None:
+        """A call of the pipeline begins, for N prompts, one a row, with regions of each or none."""
+        own = regions or [()] * len(prompts)
+        self.calls.append(TracedCall(list(prompts), regions=[tuple(row) for row in own]))
 
     @contextmanager
     def timed(self, part: str, *, rows: int, backward: bool = False) -> Iterator[None]:
@@ -237,6 +242,7 @@ class GuidanceTrace:
             _column([s.eta[r] for s, r in pairs]),
             _column([s.gradient_norm[r] for s, r in pairs]),
             tuple(None if s.thumbnails is None else s.thumbnails[r] for s, r in pairs),
+            traced.regions[row],
         )
 
     def summary(self) -> dict[str, Any]:
@@ -260,7 +266,11 @@ class GuidanceTrace:
     def to_json(self) -> str:
         """All but the thumbnails as one JSON text; NaN becomes null."""
         calls = [
-            {"prompts": call.prompts, "steps": [self._step(s) for s in call.steps]}
+            {
+                "prompts": call.prompts,
+                "regions": [[r.describe() for r in row] for row in call.regions],
+                "steps": [self._step(s) for s in call.steps],
+            }
             for call in self.calls
         ]
         return json.dumps(plain({**self.summary(), "trace": calls}), ensure_ascii=False)

@@ -142,16 +142,9 @@ class ZeroShotFinder:
 def named_things(prompt: str) -> list[str]:
     """The things of a prompt with their attributes, as phrases: "a red cat"."""
     from t2x.guidance.primitives import read_prompt
-    from t2x.world.words import articled
+    from t2x.guidance.regions import phrases_of
 
-    found = read_prompt(prompt)
-    phrases = []
-    for thing in found.of("object"):
-        own = [p.value for p in found.of("attribute") if p.subject == thing.subject]
-        # Two things of one name, "a black cat and a white cat", are looked for one by one.
-        groups = [[value] for value in own] if len(own) > 1 else [own]
-        phrases += [articled(" ".join((*values, thing.subject))) for values in groups]
-    return phrases
+    return phrases_of(read_prompt(prompt))
 
 
 class GroundedReward:
@@ -161,8 +154,10 @@ class GroundedReward:
     Outside is measured on the source of the context, if there is one: how much changed there (root
     mean square, in [0, 1]). Without, by ``reward`` itself: what it gives the phrase for the picture
     with the part painted over by ``fill``, less what it gives a picture that is ``fill`` all over.
-    Phrases are those of :func:`named_things`, or of ``phrases``, of prompts. A prompt without any,
-    and a picture in which none is found, scores NaN.
+    Phrases are those of the context, a policy's say, which come with boxes where the words tell a
+    place: nothing is looked for then, and a thing elsewhere leaks. Else, and of a sample for which
+    the context has none, those of :func:`named_things`, or of ``phrases``, of its prompt. A prompt
+    without any, and a picture in which none is found, scores NaN.
     """
 
     modality: Modality = "image"
@@ -193,15 +188,19 @@ class GroundedReward:
         constants.
         """
         n = check_pairs(prompts, media, name=self.name)
-        pairs = [(i, phrase) for i, prompt in enumerate(prompts) for phrase in self.phrases(prompt)]
+        asked = [self._asked(i, prompt, context) for i, prompt in enumerate(prompts)]
+        pairs = [(i, region) for i, regions in enumerate(asked) for region in regions]
         missing = torch.full((n,), math.nan, device=device_of(media))
         shown = [item.reshape(1, *item.shape[-3:]) for item in media]
-        pairs = [(i, p) for i, p in pairs if bool(shown[i].isfinite().all())]
+        pairs = [(i, r) for i, r in pairs if bool(shown[i].isfinite().all())]
         if not pairs:
             return missing
-        rows, phrases = [i for i, _ in pairs], [p for _, p in pairs]
-        found = self.finder.find([shown[i][0].detach() for i in rows], phrases)
-        boxes = found.boxes.to(missing.device, torch.float32)
+        rows, phrases = [i for i, _ in pairs], [r[0] for _, r in pairs]
+        boxes = torch.stack([r[1] for _, r in pairs]).to(missing.device, torch.float32)
+        if sought := [at for at, box in enumerate(boxes) if bool(box.isnan().any())]:
+            pictures = [shown[rows[at]][0].detach() for at in sought]
+            found = self.finder.find(pictures, [phrases[at] for at in sought])
+            boxes[sought] = found.boxes.to(boxes)
         inside = self._region.score(
             phrases, [shown[i] for i in rows], context=Context(boxes=boxes.unsqueeze(1))
         )
@@ -209,6 +208,17 @@ class GroundedReward:
         owners = torch.tensor(rows, device=values.device)
         means = [values[owners == i].nanmean() for i in range(n)]  # of nothing: NaN
         return torch.stack(means)
+
+    def _asked(self, row: int, prompt: str, context: Context | None) -> list[tuple[str, Tensor]]:
+        """Phrases of a sample, each with its box (4,): NaN where it is to be found."""
+        told = () if context is None or context.phrases is None else context.phrases[row]
+        boxes = torch.full((len(told) or 1, 4), math.nan)
+        if not told:
+            return [(phrase, boxes[0]) for phrase in self.phrases(prompt)]
+        if context is not None and context.boxes is not None:
+            known = context.boxes[row][: len(told)].to(boxes)
+            boxes[: len(known)] = known
+        return list(zip(told, boxes, strict=True))
 
     def _leaks(
         self,

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from t2x.errors import T2XError
+from t2x.functional.grounding import mask_box
 from t2x.registry import load_reward
 from t2x.scoring.pairs import check_pairs, device_of
 
@@ -37,13 +38,14 @@ REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class _Region:
-    """A rectangle of sample ``index`` in parts of its height and width."""
+    """A rectangle of sample ``index`` in parts of its height and width; ``row`` of its boxes."""
 
     index: int
     x0: float
     y0: float
     x1: float
     y1: float
+    row: int = 0
 
     def pixels(self, height: int, width: int) -> tuple[slice, slice]:
         """Rows and columns that the rectangle touches by more than a thousandth, one at least."""
@@ -51,7 +53,8 @@ class _Region:
 
 
 class RegionReward:
-    """Scores every region of a sample with ``reward``, against the sample's prompt, and reduces.
+    """Scores every region of a sample with ``reward``, against the phrase that the context has for
+    the region, or the sample's prompt, and reduces.
 
     Regions are ``Context.boxes``, or the rectangle around ``Context.mask`` where it is over 1/2.
     ``mode`` *crop* cuts the rectangle out; *grey* keeps the picture and lays ``fill``, in [0, 1],
@@ -105,7 +108,9 @@ class RegionReward:
             return torch.full((n,), math.nan, device=device_of(media))
         parts = [self._part(media[r.index], r, context) for r in regions]
         values = self.reward.score(
-            [prompts[r.index] for r in regions], parts, context=self._context(context, regions)
+            [_phrase(prompts, r, context) for r in regions],
+            parts,
+            context=self._context(context, regions),
         )
         owners = torch.tensor([r.index for r in regions], device=values.device)
         scores = [self._reduced(values[owners == i], i in bad) for i in range(n)]
@@ -161,7 +166,7 @@ class RegionReward:
     def _context(self, context: Context, regions: Sequence[_Region]) -> Context:
         """The context of each region: its sample's, with the same part of its source."""
         rows = [r.index for r in regions]
-        changes: dict[str, Any] = {"mask": None, "boxes": None}
+        changes: dict[str, Any] = {"mask": None, "boxes": None, "phrases": None}
         if (source := context.source) is not None:
             changes["source"] = [self._part(source[r.index], r, context) for r in regions]
         for field in ("questions", "answers", "user"):
@@ -188,6 +193,11 @@ def load(
     )
 
 
+def _phrase(prompts: Sequence[str], region: _Region, context: Context) -> str:
+    own = () if context.phrases is None else context.phrases[region.index]
+    return own[region.row] if region.row < len(own) else prompts[region.index]
+
+
 def _touched(begin: float, end: float, size: int) -> slice:
     first = min(math.floor(begin * size + 1e-3), size - 1)
     return slice(first, max(math.ceil(end * size - 1e-3), first + 1))
@@ -197,12 +207,12 @@ def _of_boxes(boxes: Tensor) -> tuple[list[_Region], set[int]]:
     """Regions of boxes (N, M, 4), cut to the picture, and samples that hold an empty one."""
     regions, bad = [], set()
     for i, rows in enumerate(boxes.tolist()):
-        for row in rows:
+        for number, row in enumerate(rows):
             if any(math.isnan(v) for v in row):
                 continue
             x0, y0, x1, y1 = (min(max(v, 0.0), 1.0) for v in row)
             if x0 < x1 and y0 < y1:
-                regions.append(_Region(i, x0, y0, x1, y1))
+                regions.append(_Region(i, x0, y0, x1, y1, number))
             else:
                 bad.add(i)
     return regions, bad
@@ -210,15 +220,5 @@ def _of_boxes(boxes: Tensor) -> tuple[list[_Region], set[int]]:
 
 def _around(index: int, mask: Tensor) -> _Region | None:
     """The rectangle around a mask (H, W) where it is over 1/2; None if it is so nowhere."""
-    inside = mask > 0.5
-    rows, columns = (torch.nonzero(inside.any(d)).flatten() for d in (1, 0))
-    if not len(rows):
-        return None
-    height, width = mask.shape
-    return _Region(
-        index,
-        int(columns[0]) / width,
-        int(rows[0]) / height,
-        (int(columns[-1]) + 1) / width,
-        (int(rows[-1]) + 1) / height,
-    )
+    box = mask_box(mask).tolist()
+    return None if math.isnan(box[0]) else _Region(index, *box)

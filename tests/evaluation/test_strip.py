@@ -11,13 +11,14 @@ import torch
 from t2x.errors import MissingDependencyError, T2XError
 from t2x.evaluation import strip
 from t2x.evaluation.strip import draw_strip
+from t2x.guidance.regions import Region
 from t2x.guidance.trace import GuidanceTrace
 
 
-def traced(steps=6, *, thumbnails=32, measured=True, prompt="a cat"):
+def traced(steps=6, *, thumbnails=32, measured=True, prompt="a cat", regions=()):
     """Rewards of 4 guided steps and two free ones; x0_hat is the darker the later."""
     trace = GuidanceTrace(["vqa", "clip"], thumbnails=thumbnails)
-    trace.begin([prompt])
+    trace.begin([prompt], regions=[regions])
     for i in range(steps):
         guided = measured and i < steps - 2
         trace.add(
@@ -45,6 +46,23 @@ def test_pictures_curves_and_weights_are_there_and_bytes_repeat():
     assert (255, 0, 0) in found  # the result
     assert {(0, 0x72, 0xB2), (0xD5, 0x5E, 0)} <= found  # a curve for each reward
     assert draw_strip(traced(), result=result).tobytes() == picture.tobytes()
+
+
+def test_the_boxes_of_regions_are_on_each_picture_and_nowhere_else():
+    """In the left half a box, the right half as it was; a region without a place has its line of
+    words alone."""
+    regions = (Region("a cat", (0.0, 0.0, 0.5, 1.0)), Region("a dog"))
+    line = strip.NOTE.line
+    plain = np.array(draw_strip(traced())).astype(int)
+    whole = np.array(draw_strip(traced(regions=regions))).astype(int)
+    words = np.array(draw_strip(traced(regions=regions[1:]))).astype(int)
+    assert len(whole) == len(words) == len(plain) + line
+    below = strip.MARGIN // 2 + strip.TITLE.line + line  # of the words
+    assert (words[below:] == plain[below - line :]).all() and (whole[:below] != 255).any()
+    boxed, plain = whole[below:], plain[below - line :]
+    columns = np.flatnonzero((plain != boxed).any((0, 2)))
+    starts = np.flatnonzero(np.diff(columns, prepend=-9999) > strip.CELL // 2)
+    assert len(starts) >= 6 and np.ptp(columns[: starts[1]]) <= strip.CELL // 2
 
 
 def test_a_long_run_shows_some_of_its_steps():

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from t2x.functional.grounding import leakage, map_box, phrase_map, phrase_similarity
+from t2x.functional.grounding import leakage, map_box, mask_box, phrase_map, phrase_similarity
 
 
 def test_similarity_is_the_cosine_of_each_patch() -> None:
@@ -51,3 +51,11 @@ def test_leakage_is_the_size_of_what_changed_outside() -> None:
     nothing = leakage(change, torch.ones_like(inside))
     (slope,) = torch.autograd.grad(nothing.sum(), change)
     assert nothing == 0 and bool((slope == 0).all())
+
+
+def test_box_of_a_mask_touches_its_outermost_cells() -> None:
+    mask = torch.zeros(4, 8)
+    mask[1:3, 2:4] = 1.0
+    mask[3, 7] = 0.5  # not over 1/2
+    assert mask_box(mask).tolist() == [0.25, 0.25, 0.5, 0.75]
+    assert bool(mask_box(torch.zeros(4, 8)).isnan().all())

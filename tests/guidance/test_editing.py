@@ -286,6 +286,35 @@ def test_rewards_compare_each_frame_of_a_video_with_its_own_of_the_source(frames
     assert len({tuple(row) for row in told}) == len(allowed)
 
 
+def test_the_region_of_an_edit_is_where_rewards_of_regions_look(sd):
+    """With the phrase of the instruction, if it is of one thing."""
+    told: list[Any] = []
+
+    class Grounded(_Brightness):
+        name = "grounded"
+
+        def score(self, prompts: Any, media: Any, *, context: Any = None) -> Tensor:
+            told.append((context.boxes.tolist(), context.phrases))
+            return super().score(prompts, media)
+
+    traces: list[GuidanceTrace] = []
+    part = torch.zeros(1, 1, 32, 32)
+    part[..., 8:, :16] = 1
+    edit(
+        sd,
+        _media("sd15", 1),
+        target_prompts=["a blue cat and a dog"],
+        seeds=SEEDS[:1],
+        config=EditConfig("rewardflow", 0.75, guidance=GuidanceConfig(free_last=0)),
+        rewards=[Grounded()],
+        regions=part,
+        instructions=["make the cat blue"],
+        observe=traces.append,
+    )
+    assert told and all(one == ([[[0.0, 0.25, 0.5, 1.0]]], [["a blue cat"]]) for one in told)
+    assert [region.phrase for region in traces[0].sample(0).regions] == ["a blue cat"]
+
+
 def test_says_before_sampling_that_no_step_is_guided(sd, caplog):
     """Of 4 steps 3 are run, 2 of which are free; a colour's policy begins after a fifth."""
 

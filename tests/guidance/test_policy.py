@@ -10,11 +10,21 @@ import torch
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.guide import guide
 from t2x.guidance.objective import Objective
-from t2x.guidance.policy import ROLES, RULES, SERVES, PromptPolicy, policy_for, role_of
+from t2x.guidance.policy import (
+    ROLES,
+    RULES,
+    SERVES,
+    PromptPolicy,
+    own_policy,
+    policy_for,
+    role_of,
+)
 from t2x.guidance.primitives import KINDS
+from t2x.guidance.regions import Region
 from t2x.registry import REWARDS, load_generator, load_reward
 from t2x.scoring.frames import frames
 from t2x.testing import FakeReward
+from t2x.types import Context
 
 CONFIG = GuidanceConfig(rewards={"questions": 1.0, "clip": 0.5, "region-clip": 0.5, "dino": 1.0})
 
@@ -65,13 +75,14 @@ def test_weight_goes_to_what_is_still_answered_wrong() -> None:
 def test_window_and_regions_of_an_edit() -> None:
     (policy,) = policy_for(["make the car red"], GuidanceConfig(rewards={"clip": 1.0}, stop=0.7))
     assert (policy.start, policy.stop, policy.size) == (0.2, 0.7, 0.8)
-    assert policy.regions == ("the car",)
+    assert policy.regions == (Region("a red car"),)
     (other,) = policy_for(["a red cat and a dog"], CONFIG)
-    assert other.regions == ("red cat", "dog")
+    assert other.regions == (Region("a red cat"), Region("a dog"))
 
 
 def test_show_tells_what_and_why() -> None:
     told = policy_for(["two red cats left of a dog"], CONFIG)[0].show()
+    assert "looks for: a red cat at 0,0,0.5,1; a dog at 0.5,0,1,1" in told
     assert "count: cat 2" in told and "weights: questions" in told and "because: numbers" in told
 
 
@@ -112,6 +123,42 @@ def test_a_video_moves_weights_as_its_frames_do() -> None:
     moving = Objective([frames(r) for r in rewards], policy=policy).evaluate(prompts, video).weights
     assert torch.allclose(moving, still, atol=1e-4)
     assert (still - 1).abs().max() > 0.05
+
+
+def test_regions_of_the_words_reach_the_rewards_that_look_there() -> None:
+    """A reward of regions gets each prompt's phrases and boxes; others, and the caller's own
+    context, are left alone."""
+    seen: list[Context | None] = []
+
+    class Looking(FakeReward):
+        differentiable = True
+
+        def score(self, prompts, media, *, context=None):
+            seen.append(context)
+            return media.flatten(1).mean(1)
+
+    def scored(name: str, context: Context | None = None) -> Context | None:
+        reward = Looking()
+        reward.name = name
+        policy = own_policy([reward], GuidanceConfig())
+        prompts = ["a cat on the left of a red dog", "a bus"]
+        Objective([reward], policy=policy).evaluate(
+            prompts, torch.rand(2, 3, 8, 8), context=context
+        )
+        return seen[-1]
+
+    assert scored("clip") is None
+    for name in ("grounded", "region-clip"):
+        found = scored(name)
+        assert found is not None and found.phrases == [["a cat", "a red dog"], ["a bus"]]
+        assert found.boxes is not None and found.boxes.shape == (2, 2, 4)
+        assert found.boxes[0].tolist() == [[0, 0, 0.5, 1], [0.5, 0, 1, 1]]
+        assert bool(found.boxes[1].isnan().all())
+    own = Context(phrases=[["a hat"], []])
+    assert scored("grounded", own) is own
+    boxes = scored("grounded", Context(boxes=torch.zeros(2, 1, 4)))
+    assert boxes is not None and boxes.phrases == [[], ["a bus"]]
+    assert own_policy([Looking()], GuidanceConfig(adaptive=False)) is None
 
 
 def test_factors_are_0_outside_of_the_window() -> None:

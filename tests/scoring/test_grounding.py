@@ -173,6 +173,19 @@ def test_what_changes_outside_of_the_things_is_taken_off() -> None:
     assert score(RIGHT, 0.0) == pytest.approx(score(RIGHT, 2.0), abs=1e-6)
 
 
+def test_a_thing_that_is_told_a_place_is_not_looked_for() -> None:
+    """The finder knows no dog; where the context says that one is, it is scored all the same."""
+    media = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    clip = load_reward("clip")
+    reward = GroundedReward(clip, Fixed(cat=LEFT), weight=0.0)
+    boxes = torch.tensor([[[math.nan] * 4, RIGHT], [RIGHT, [math.nan] * 4]])
+    context = Context(phrases=[["a red cat", "a dog"], []], boxes=boxes)
+    got = reward.score(["two animals", "a cat"], media, context=context)
+    cat = clip.score(["a red cat", "a cat"], media[..., :32])
+    dog = clip.score(["a dog"], media[:1, ..., 32:])
+    assert torch.allclose(got, torch.stack([(cat[0] + dog[0]) / 2, cat[1]]), atol=1e-5)
+
+
 def test_gradients_pass_to_the_pixels_and_leaks_lower_the_reward() -> None:
     scene = Scene((Group("cat"), Group("dog")), "left of")
     picture, _ = drawn(scene, 0)

@@ -122,6 +122,16 @@ def test_the_context_is_that_of_the_region() -> None:
     assert inner.prompts == ["y", "y"]
 
 
+def test_each_box_is_scored_against_its_own_phrase() -> None:
+    recorder = Recorder()
+    nothing = [math.nan] * 4
+    boxes = torch.tensor([[nothing, [0, 0, 1, 1]], [[0, 0, 1, 1], nothing]])
+    context = Context(boxes=boxes, phrases=[["a cat", "a dog"], []])
+    RegionReward(recorder).score(["both", "none"], torch.rand(2, 3, 8, 8), context=context)
+    assert recorder.prompts == ["a dog", "none"]
+    assert recorder.context is not None and recorder.context.phrases is None
+
+
 def test_gradient_reaches_the_region_and_nothing_else() -> None:
     for mode in ("crop", "grey", "both"):
         media = halves().requires_grad_()
