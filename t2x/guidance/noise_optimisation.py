@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ from t2x.errors import T2XError
 from t2x.functional.noise import clipped_gradient, nesterov_step, noise_penalty
 from t2x.generators.calls import of_rows
 from t2x.generators.diffusion import DiffusionGenerator, own_noise
+from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.hook import watch_steps
 from t2x.guidance.objective import Objective
+from t2x.guidance.preflight import MemoryCheck
 from t2x.guidance.step import Call, CallSettings, Control, Step
 from t2x.guidance.support import check_noise_start
 from t2x.media import quantize
@@ -152,7 +155,8 @@ def optimise_noise(
 
     Differs from the paper: the gradient is clipped, and the best iterate kept, sample by sample, so
     that a picture does not depend on its batch; several steps are allowed. Raises T2XError for an
-    objective that moves its weights, and for a chain that passes no gradient.
+    objective that moves its weights, for a chain that passes no gradient, and, before the first
+    evaluation, for one whose graph would not fit the memory.
     """
     if objective.policy is not None:
         raise T2XError("noise is optimised for fixed weights; give an objective without policy")
@@ -244,7 +248,14 @@ class _Ascent:
         # A list of its own: Z-Image writes its chat template into the one that it gets.
         arguments = {**self.arguments, "prompt": list(self.arguments["prompt"])}
         controls: list[Control] = [CallSettings(arguments), self.chain]
-        with watch_steps(self.pipe, controls, prompts=self.prompts):
+        with ExitStack() as stack:
+            if self.media is None:  # the first time
+                memory = MemoryCheck(
+                    self.objective, GuidanceConfig(mode="J"), context=self.context, chain=True
+                )
+                stack.enter_context(memory.watching(self.pipe))
+                controls.append(memory)
+            stack.enter_context(watch_steps(self.pipe, controls, prompts=self.prompts))
             self.pipe(**arguments, generator=own_noise(self.seeds))
 
     def _evaluate(self, iteration: int) -> Tensor | None:

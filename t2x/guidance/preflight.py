@@ -88,6 +88,8 @@ class MemoryCheck:
         config: how guidance goes back.
         context: for rewards that need more than prompt and media.
         available: bytes that are free; asked of the device without.
+        chain: whether a gradient goes back through all steps at once (noise optimisation), in mode
+            J: each one's graph waits for the end.
 
     Use it as a control, inside ``watching``. ``estimate`` is of the last call; None where a small
     model draws few pixels and nothing was counted. Raises ``NotEnoughMemory``, with advice.
@@ -100,9 +102,10 @@ class MemoryCheck:
         *,
         context: Context | None = None,
         available: int | None = None,
+        chain: bool = False,
     ) -> None:
         self.objective, self.config, self.context = objective, config, context
-        self.available = available
+        self.available, self.chain = available, chain
         self.estimate: Estimate | None = None
         self._waiting: tuple[Call, torch.Size, torch.device] | None = None
 
@@ -154,7 +157,7 @@ class MemoryCheck:
             return
         (call, shape, device), self._waiting = self._waiting, None
         known = _KNOWN.setdefault(module, {})
-        key = self._key(call.pipe, args, kwargs, shape)
+        key = self._key(call, args, kwargs, shape)
         if key not in known:
             known[key] = self._estimated(module, args, kwargs, call, (shape, device))
         self.estimate = known[key]
@@ -162,13 +165,14 @@ class MemoryCheck:
         if free is not None:
             self._judge(self.estimate, free, call, len(call.prompts))
 
-    def _key(self, pipe: Any, args: Any, kwargs: Any, shape: torch.Size) -> str:
+    def _key(self, call: Call, args: Any, kwargs: Any, shape: torch.Size) -> str:
         shapes = tree_map(lambda v: (v.shape, v.dtype) if is_tensor(v) else str(v), (args, kwargs))
         rewards = [
             (reward.name, type(reward).__qualname__, reward_weights(reward))
             for reward in self.objective.ensemble.rewards
         ]
-        return f"{shapes} {shape} {self.config} {rewards} {_savings(pipe)}"
+        way = (self.config, self.chain and call.steps)
+        return f"{shapes} {shape} {way} {rewards} {_savings(call.pipe)}"
 
     def _estimated(
         self, module: Any, args: Any, kwargs: Any, call: Call, latents: tuple[torch.Size, Any]
@@ -192,6 +196,9 @@ class MemoryCheck:
             denoiser = _tried(
                 "denoiser", lambda: footprint(shadow(module).forward, *given, **named)
             )
+            if denoiser is not None and self.chain:
+                waiting = denoiser.held * (call.steps - 1)
+                denoiser = Footprint(denoiser.held + waiting, denoiser.peak + waiting)
         rewards = None
         if media:
             one = torch.full((1, *media[0][1:]), 0.5, device=device, requires_grad=True)
@@ -220,10 +227,12 @@ class MemoryCheck:
         parts = ", ".join(
             f"{name} {readable_bytes(part.peak)}" for name, part in named.items() if part
         )
+        what, hints = f"guidance in mode {self.config.mode}", advice(self.config, call, n)
+        if self.chain:
+            what, hints = f"optimising noise through {call.steps} steps", _chain_advice(call, n)
         text = (
-            f"guidance in mode {self.config.mode} needs about {readable_bytes(needed)} for a batch "
-            f"of {n} ({parts}), and {readable_bytes(free)} are free: "
-            f"{', '.join(advice(self.config, call, n))}"
+            f"{what} needs about {readable_bytes(needed)} for a batch "
+            f"of {n} ({parts}), and {readable_bytes(free)} are free: {', '.join(hints)}"
         )
         if needed > free:
             raise NotEnoughMemory(text)
@@ -242,6 +251,17 @@ def advice(config: GuidanceConfig, call: Call, n: int) -> list[str]:
     if config.decode_scale > 0.5:
         found.append("decode smaller (decode_scale=0.5)")
     return [*found, "draw smaller pictures"]
+
+
+def _chain_advice(call: Call, n: int) -> list[str]:
+    found = ["draw fewer pictures at a time (batch_size)"] if n > 1 else []
+    found += ["take fewer steps"] if call.steps > 1 else []
+    return [
+        *found,
+        "switch checkpointing on, where the classes have it",
+        "draw smaller pictures",
+        "search instead",
+    ]
 
 
 _KNOWN: weakref.WeakKeyDictionary[torch.nn.Module, dict[str, Estimate]] = (

@@ -13,6 +13,8 @@ from t2x.generators import DiffusionGenerator, GuidedGenerator
 from t2x.guidance import preflight
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.guide import guide
+from t2x.guidance.noise_optimisation import NoiseConfig, optimise_noise
+from t2x.guidance.objective import Objective
 from t2x.guidance.preflight import Estimate, MemoryCheck
 from t2x.guidance.step import Call
 from t2x.memory.counting import Footprint, footprint, shadow
@@ -140,6 +142,45 @@ def test_what_does_not_fit_is_refused_before_the_first_evaluation(
         free(monkeypatch, 7)
         draw(counted, GuidanceConfig())
     assert "mode E needs about" in caplog.text
+
+
+def test_noise_is_not_optimised_through_more_than_fits(
+    counted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph of each step waits for the last."""
+    runs: list[int] = []
+    counted.unet.register_forward_hook(lambda *_: runs.append(1))
+    objective = Objective([FakeReward()], normalise=False)
+    needed: list[int] = []
+
+    def optimise(steps: int) -> None:
+        generator = DiffusionGenerator.from_pretrained(counted, num_inference_steps=steps)
+        optimise_noise(
+            generator,
+            ["a cat"] * 2,
+            seeds=[0, 1],
+            objective=objective,
+            config=NoiseConfig(iterations=1),
+        )
+
+    def noted(self: preflight.MemoryCheck, estimate: Estimate, *given: Any) -> None:
+        needed.append(estimate.needed)
+        judge(self, estimate, *given)
+
+    judge = preflight.MemoryCheck._judge
+    monkeypatch.setattr(preflight.MemoryCheck, "_judge", noted)
+    free(monkeypatch, 1e6)
+    for steps in (1, 2, 3):
+        optimise(steps)
+    assert needed[2] - needed[1] == needed[1] - needed[0] > 0 and runs
+    runs.clear()
+    free(monkeypatch, needed[1] / 1e6)
+    optimise(1)
+    assert runs
+    runs.clear()
+    with pytest.raises(T2XError, match=r"noise through 3 steps needs about .* take fewer steps"):
+        optimise(3)
+    assert not runs
 
 
 def test_an_estimate_is_made_anew_once_memory_is_saved(
