@@ -38,12 +38,13 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         str, typer.Option(help="What the picture shows; removing and styles need it.")
     ] = "",
     target_prompt: Annotated[
-        str, typer.Option(help="What the edited picture shows, in place of an instruction.")
+        str, typer.Option(help="What the edited picture shows; read off the instruction without.")
     ] = "",
     method: Annotated[
         str | None,
         typer.Option(
-            help="flowedit, sdedit or rewardflow. Default: flowedit with a source prompt."
+            help="flowedit, sdedit or rewardflow. Without: rewardflow with --guide, flowedit with "
+            "--source-prompt, else sdedit."
         ),
     ] = None,
     guide: Annotated[
@@ -59,7 +60,10 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
     ] = None,
     guide_option: GuideOption = None,
     strength: Annotated[
-        float | None, typer.Option(help="Part of the steps that are run: how far it may go.")
+        float | None,
+        typer.Option(
+            help="Part of the steps that are run, over 0 to 1: how far it may go. 0.86 without."
+        ),
     ] = None,
     source_scale: Annotated[
         float | None, typer.Option(help="Guidance scale of the source prompt (flowedit).")
@@ -71,17 +75,27 @@ def edit(  # noqa: PLR0913 - a command has a parameter for each of its options
         ),
     ] = None,
     tether: Annotated[
-        float | None, typer.Option(help="How firmly the source is held to; 0 is free.")
+        float | None,
+        typer.Option(
+            help="How firmly the source is held to, outside of --region if there is one: 0 is "
+            "free, inf gives it back. Without: inf outside of --region, else 0."
+        ),
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="LEFT,TOP,RIGHT,BOTTOM in 0 to 1: what may change.")
+        str | None,
+        typer.Option(
+            help="LEFT,TOP,RIGHT,BOTTOM in 0 to 1: what may change, and where the rewards grounded "
+            "and region look."
+        ),
     ] = None,
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="Edits, with one seed each.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the first edit; the next has seed + 1.")] = 0,
     size: Annotated[
         str | None, typer.Option(help="HEIGHTxWIDTH in pixels to resize the picture to.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Sampling steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Sampling steps; those of the model without.")
+    ] = None,
     guidance: Annotated[float | None, typer.Option(help="Guidance scale.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
