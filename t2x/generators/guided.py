@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from t2x.errors import T2XError
@@ -93,7 +93,8 @@ class GuidedGenerator:
     def _read(self) -> Callable[[str], Primitives] | None:
         from t2x.guidance.model_reader import load_reader
 
-        return None if self.reader is None else load_reader(self.reader)
+        # the policy and the scores ask for the regions of the same prompts
+        return None if self.reader is None else cache(load_reader(self.reader))
 
     def _named(self) -> GuidanceRecipe:
         """The recipe with weights under the rewards' own names, which may not be those that they

@@ -192,13 +192,18 @@ def make_recipe(
 
 def check_reader(recipe: GuidanceRecipe, reader: object) -> None:
     """Raise T2XError for a reader of prompts where no policy would ask it."""
+    if reader is None:
+        return
+    from t2x.guidance.policy import role_of
+
     config = recipe.config
-    asked = MODES[recipe.mode].steered and config.adaptive and len(config.rewards) > 1
-    if reader is not None and not asked:
+    weighs = MODES[recipe.mode].steered and len(config.rewards) > 1
+    looks = any(role_of(name) == "region" for name in config.rewards)
+    if not config.adaptive or not (weighs or looks):
         raise T2XError(
             "a reader is asked by the policy, which decides the weights of several rewards in a "
-            f"mode with gradients; got mode {recipe.mode}, adaptive {config.adaptive} and the "
-            f"rewards {', '.join(config.rewards)}"
+            "mode with gradients, and tells grounded and region where to look; got mode "
+            f"{recipe.mode}, adaptive {config.adaptive} and the rewards {', '.join(config.rewards)}"
         )
 
 

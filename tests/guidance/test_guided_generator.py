@@ -85,6 +85,32 @@ def test_a_reader_tells_the_policy_what_a_prompt_asks_for(plain, monkeypatch):
         )
 
 
+@pytest.mark.parametrize("mode", ["E", "search"])
+def test_regions_of_the_words_are_looked_at_in_every_mode_and_in_the_scores(plain, mode):
+    asked, places = [], []
+
+    def read(prompt):
+        asked.append(prompt)
+        return read_prompt(prompt)
+
+    class Grounded(FakeReward):
+        name = "grounded"
+
+        def score(self, prompts, media, *, context=None):
+            places.append((context.phrases, context.boxes.tolist()))
+            return super().score(prompts, media, context=context)
+
+    recipe = make_recipe({"grounded": 1.0}, mode=mode, loaded=["grounded"])
+    generator = GuidedGenerator(plain, recipe, rewards=[Grounded()], reader=read)
+    words = ["a cat left of a dog"]
+    generator.scores(words, generator.generate(words, seeds=[3]))
+    halves = [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
+    assert len(places) > 1 and asked == words
+    for phrases, boxes in places:
+        assert all(row == ["a cat", "a dog"] for row in phrases)
+        assert all(row == halves for row in boxes)
+
+
 def test_rewards_score_against_the_users_words_and_traces_keep_their_order(plain):
     """Batches of two; negative prompts put the second picture into a batch of its own."""
     heard = []
