@@ -60,7 +60,8 @@ class Objective:
 
     Args:
         rewards: differentiable, all of one modality, with names of their own.
-        weights: by name, 1 for those not named; negative ones push away.
+        weights: by name, 1 for those not named; negative ones push away. One of 0 is scored and, as
+            long as no policy can move its weight, asked for no gradient.
         policy: moves weights while sampling; fixed without.
         normalise: divide each gradient by its running size; without, gradients are those of
             sum_i w_i r_i.
@@ -170,7 +171,7 @@ class Objective:
         running = self._observe(sizes, values.isfinite())
         weights = self._weights(prompts, index, total, values)
         scale = weights / running if self.normalise else weights
-        fused = torch.einsum("nk,kn...->n...", scale.to(gradients.dtype), gradients)
+        fused = _weighed(gradients, scale.to(gradients.dtype))
         return Valued(values, weights, sizes, fused)
 
     def _column(self, name: str, scores: Tensor, media: Tensor) -> Tensor:
@@ -185,13 +186,17 @@ class Objective:
         return scores.to(media.device)
 
     def _gradients(self, columns: Sequence[Tensor], leaf: Tensor) -> Tensor:
-        """(K, N, ...): of each reward by itself; 0 for samples that it can't measure.
+        """(K, N, ...): of each reward by itself; 0 for samples that it can't measure, and of a
+        reward whose weight is 0 for good.
 
         Not of columns of one (N, K) tensor: zeros would go backward through every other reward.
         """
         found = []
         for column, (name, scores) in enumerate(zip(self.names, columns, strict=True)):
             last = column == len(self.names) - 1
+            if self.policy is None and self.ensemble.weights[name] == 0:
+                found.append(torch.zeros_like(leaf))
+                continue
             if not scores.requires_grad:
                 raise T2XError(f"{name} gives no gradient for these media; guide by others")
             (gradient,) = torch.autograd.grad(scores.nansum(), leaf, retain_graph=not last)
@@ -228,6 +233,15 @@ class Objective:
         if self.policy is not None:
             weights = self.policy.weights(prompts, index, total, values, given).detach()
         return torch.where(values.isfinite(), weights, 0.0)
+
+
+def _weighed(gradients: Tensor, scale: Tensor) -> Tensor:
+    """Sum (N, ...) of gradients (K, N, ...) by scales (N, K). One by one, not as a product of
+    matrices, whose rounding would depend on K: a weight of 0 leaves the bits of the others."""
+    total = torch.zeros_like(gradients[0])
+    for gradient, column in zip(gradients, scale.T, strict=True):
+        total = total + column.view(-1, *[1] * (gradient.ndim - 1)) * gradient
+    return total
 
 
 def _place(values: Tensor, low: float, high: float) -> Tensor:

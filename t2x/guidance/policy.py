@@ -276,9 +276,11 @@ def own_policy(
     read: Callable[[str], Primitives] | None = None,
 ) -> PromptPolicy | None:
     """What decides the weights where nobody else does: under ``config.adaptive`` a policy, for
-    several rewards, for one of regions, which it tells, or for edits by ``instructions``, whose
-    steps it decides too; else none. ``read`` as for :class:`PromptPolicy`."""
-    one = len(rewards) < 2 and not any(role_of(reward.name) == "region" for reward in rewards)
+    several rewards that weigh something, for one of regions, which it tells, or for edits by
+    ``instructions``, whose steps it decides too; else none. ``read`` as for
+    :class:`PromptPolicy`."""
+    weighed = [reward.name for reward in rewards if config.rewards.get(reward.name, 1.0)]
+    one = len(weighed) < 2 and not any(role_of(name) == "region" for name in weighed)
     if not config.adaptive or (one and instructions is None):
         return None
     return PromptPolicy(rewards, config, read=read, instructions=instructions)

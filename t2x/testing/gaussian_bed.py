@@ -34,6 +34,7 @@ __all__ = [
     "BedPipeline",
     "ExactDenoiser",
     "GaussianLaw",
+    "GuidedLaw",
     "MixtureLaw",
     "QuadraticReward",
     "bed_betas",
@@ -88,6 +89,21 @@ class MixtureLaw:
         parts = means + alpha * torch.einsum("mij,...mj->...mi", covariances, solved)
         found: Tensor = (share[..., None] * parts).sum(-2)
         return found.movedim(-1, 1)
+
+
+class GuidedLaw:
+    """What classifier-free guidance tells apart: ``clean`` of a batch whose first half is asked
+    without the prompt, the second with it. For calls with a ``guidance_scale``."""
+
+    def __init__(self, conditional: Law, unconditional: Law) -> None:
+        self.conditional, self.unconditional = conditional, unconditional
+        self.channels, self.dimension = conditional.channels, conditional.dimension
+
+    def clean(self, sample: Tensor, alpha: float, sigma: float) -> Tensor:
+        """E[x0 | x] of each half, (2 N, C, h, w)."""
+        plain, asked = sample.chunk(2)
+        told = self.conditional.clean(asked, alpha, sigma)
+        return torch.cat([self.unconditional.clean(plain, alpha, sigma), told])
 
 
 class ExactDenoiser(torch.nn.Module):
@@ -196,9 +212,11 @@ class BedPipeline(DiffusionPipeline):
         num_inference_steps: int = 50,
         generator: torch.Generator | None = None,
         latents: Tensor | None = None,
+        guidance_scale: float | None = None,
         **step: Any,
     ) -> Tensor:
-        """Sample (N, C, height, width); ``step``: more arguments of the scheduler's step."""
+        """Sample (N, C, height, width); ``step``: more arguments of the scheduler's step. With a
+        ``guidance_scale`` s (of a :class:`GuidedLaw`) the output is u + s (c - u)."""
         self.check_inputs(prompt, height, width)
         self.scheduler.set_timesteps(num_inference_steps)
         timesteps = self.scheduler.timesteps
@@ -210,7 +228,11 @@ class BedPipeline(DiffusionPipeline):
             scaled = sample
             if hasattr(self.scheduler, "scale_model_input"):
                 scaled = self.scheduler.scale_model_input(sample, t)
-            output = self.unet(scaled, t)
+            if guidance_scale is None:
+                output = self.unet(scaled, t)
+            else:
+                plain, told = self.unet(torch.cat([scaled] * 2), t).chunk(2)
+                output = plain + guidance_scale * (told - plain)
             if "CogVideoXDPM" in type(self.scheduler).__name__:
                 before = timesteps[i - 1] if i > 0 else None
                 sample, memory = self.scheduler.step(

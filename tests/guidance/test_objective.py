@@ -76,6 +76,26 @@ def test_without_normalising_it_is_the_gradient_of_the_sum() -> None:
     assert torch.allclose(gradient[:, 1], torch.tensor(-2.0 / 16))
 
 
+def test_a_weight_of_0_asks_for_no_gradient_and_leaves_the_bits_of_others() -> None:
+    """A policy could raise the weight: then the gradient is taken, and 0 times it is still 0."""
+
+    class Fixed:
+        def weights(
+            self, prompts: object, index: int, total: int, values: Tensor, given: Tensor
+        ) -> Tensor:
+            return given.expand_as(values)
+
+    for normalise in (True, False):
+        plain = Objective([Glow(0), Glow(1)], normalise=normalise).evaluate(["a", "b"], MEDIA)
+        for extra, policy in ((EightBits(), None), (Glow(2), None), (Glow(2), Fixed())):
+            rewards = [Glow(0), extra, Glow(1)]
+            objective = Objective(rewards, {extra.name: 0.0}, policy=policy, normalise=normalise)
+            found = objective.evaluate(["a", "b"], MEDIA)
+            assert torch.equal(found.gradient, plain.gradient)
+            assert found.values[:, 1].isfinite().all()
+            assert bool(found.sizes[:, 1].any()) == (policy is not None)
+
+
 def test_a_batch_of_two_is_two_singles() -> None:
     def run(rows: slice) -> Tensor:
         objective = Objective([Glow(0), Channel(2, 5.0)])

@@ -35,6 +35,15 @@ class Redness:
         return means[:, 0] - means[:, 1:].mean(1)
 
 
+class Brightness(Redness):
+    """Mean square of what is drawn, which has no place in a run where it weighs 0."""
+
+    name, range = "bright", (0.0, 1.0)
+
+    def score(self, prompts: Sequence[str], media: Tensor, *, context: object = None) -> Tensor:
+        return media.square().mean((1, 2, 3))
+
+
 @pytest.fixture(scope="module")
 def pipe() -> Any:
     found = tiny_stable_diffusion()
@@ -58,6 +67,22 @@ def guided(
 
 def acted(trace: GuidanceTrace) -> list[TracedStep]:
     return [step for step in trace.calls[-1].steps if step.values.isfinite().any()]
+
+
+@pytest.mark.parametrize("rewards", [[Redness(), Brightness()], [Brightness(), Redness()]])
+@pytest.mark.parametrize("rule", ["relative", "tilt"])
+@pytest.mark.parametrize("mode", ["E", "J"])
+def test_a_weight_of_0_is_the_run_without_that_reward_bit_for_bit(
+    pipe: Any, mode: Any, rule: Any, rewards: list[Any]
+) -> None:
+    """Under the default policy too: one reward that weighs something gets no policy."""
+    config = GuidanceConfig(rewards={"red": 1.0, "bright": 0.0}, mode=mode, rule=rule, size=0.5)
+    with guide(pipe, rewards, config, seeds=[0, 1]) as trace:
+        media = draw(pipe)
+    alone, _ = guided(pipe, GuidanceConfig(mode=mode, rule=rule, size=0.5))
+    assert torch.equal(media, alone) and not torch.equal(media, draw(pipe))
+    column = [reward.name for reward in rewards].index("bright")  # it is looked at
+    assert all(step.values[:, column].isfinite().all() for step in acted(trace))
 
 
 @pytest.mark.parametrize("mode", ["E", "J"])
