@@ -28,7 +28,7 @@ class ParticleConfig:
         method: *fk*: weights by potentials of the reward, resampled when too few particles carry
             them (FK steering). *svdd*: at each checked step one of ``candidates`` is chosen by
             softmax(``strength`` r) and takes the place of all; r of x0_hat stands for the value of
-            what may come, so that it leans to the reward more than the target does. *twisted*: as
+            what may come, so that what is drawn is near the target, but not of it. *twisted*: as
             fk, and whatever moved x0_hat is a proposal that the weights pay for (DAS).
         strength: lambda (1 / alpha) of the target p(x) exp(lambda r(x)).
         potential: *difference*, *max* or *sum* of the values on the way (fk; twisted takes

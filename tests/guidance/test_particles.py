@@ -206,8 +206,8 @@ def svdd_law(
     Gaussian again, with the value r(x0_hat') = -(x0_hat' - 1)^2, g' the slope of x0_hat'. The last
     sample is x0_hat of the last x. ``soft``: the value log E[exp(lambda r(x0)) | x'] / lambda, for
     this reward r(x0_hat') / (1 + 2 lambda s'^2) and what does not depend on x': of that the
-    products telescope, and the law is the tilted one. r(x0_hat') leaves the division out, so that
-    SVDD with it overshoots.
+    products telescope at noise 1, and the law is the tilted one. r(x0_hat') leaves the division
+    out, so that SVDD with it overshoots; with less noise there is less to choose from.
 
     A choice among m moves a mean by (m - 1) / m of what infinitely many would, since the weights
     are divided by their own mean: to first order in one step's move, all of it is as at lambda
@@ -263,7 +263,8 @@ SVDD = [
 )
 def test_svdd_draws_its_own_law(name: str, noise: float) -> None:
     """24,000 draws in 8,000 groups: standard errors of 0.4 % and 0.9 %; a choice among 12 in 20
-    steps is off by 0.8 % more than its first order. The tilted law is 6 to 18 % away in variance."""
+    steps is off by 0.8 % more than its first order. Of the tilted law the variance is 6 to 18 %
+    away."""
     own = particles(method="svdd", count=12, every=1, noise=noise)
     found = law(name, [own], own, groups=8000, steps=20)
     expected = svdd_law(levels(name, 20), noise=noise, candidates=12)
