@@ -124,6 +124,7 @@ DRAWN = [
     for quick in [(("flow", "fk"), ("euler sample", "twisted"))]
     for method in ("fk", "twisted")
     for name in NOISY
+    if (name, method) != ("flow", "twisted")  # its weights leave the variance an error of 1.5 %
 ]
 
 
