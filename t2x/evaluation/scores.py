@@ -174,10 +174,18 @@ def _parse(path: Path, number: int, raw: bytes) -> _Entry:
 
 def _item(entry: _Entry, prompt: str, *, needs_prompt: bool) -> Item:
     text = prompt if entry.prompt is None else entry.prompt
-    if needs_prompt and not entry.error and not text.strip():
+    error = entry.error or _missing(entry.picture)
+    if needs_prompt and not error and not text.strip():
         given = text or entry.prompt is not None
         return Item(entry.picture, text, "the prompt is empty" if given else _NO_PROMPT)
-    return Item(entry.picture, text, entry.error)
+    return Item(entry.picture, text, error)
+
+
+def _missing(picture: str) -> str:
+    """What is wrong with a picture that is not there, before anything is said of its prompt."""
+    if Path(picture).is_file():
+        return ""
+    return f"there is no file {picture!r}; give the path of a picture"
 
 
 def _stored(entry: _Entry) -> str:

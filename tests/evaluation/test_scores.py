@@ -59,6 +59,11 @@ def test_folders_files_and_prompts() -> None:
         find_items([Path("d"), Path("c.png")], ["1", "2"])
 
 
+def test_a_file_that_is_not_there_is_named_before_its_prompt() -> None:
+    (item,) = find_items([Path("gone.png")])
+    assert item.error == "there is no file 'gone.png'; give the path of a picture"
+
+
 def test_pairs_of_a_jsonl_keep_their_prompts_and_bad_lines_say_why() -> None:
     draw("set/a.png", 0.2)
     lines = [
