@@ -154,7 +154,10 @@ class _Session:
         self.touched = self.jumped = False
         self.latents, self.level, self.plan = None, None, []
         self.outputs.clear()
-        given = _bound(original, args, kwargs).get("prompt")
+        bound = _bound(original, args, kwargs)
+        negatives = ("negative_prompt", "negative_prompt_embeds")
+        self.call.negative = any(bound.get(name) is not None for name in negatives)
+        given = bound.get("prompt")
         if isinstance(given, str):
             self.call.prompts = [given]
         elif given is not None:

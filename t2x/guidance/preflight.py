@@ -171,7 +171,7 @@ class MemoryCheck:
             (reward.name, type(reward).__qualname__, reward_weights(reward))
             for reward in self.objective.ensemble.rewards
         ]
-        way = (self.config, self.chain and call.steps)
+        way = (self.config, self.chain and call.steps, _evaluations(call, args, kwargs, shape[0]))
         return f"{shapes} {shape} {way} {rewards} {_savings(call.pipe)}"
 
     def _estimated(
@@ -196,8 +196,10 @@ class MemoryCheck:
             denoiser = _tried(
                 "denoiser", lambda: footprint(shadow(module).forward, *given, **named)
             )
-            if denoiser is not None and self.chain:
-                waiting = denoiser.held * (call.steps - 1)
+            if denoiser is not None:
+                graphs = _evaluations(call, args, kwargs, shape[0])
+                graphs *= call.steps if self.chain else 1
+                waiting = denoiser.held * (graphs - 1)
                 denoiser = Footprint(denoiser.held + waiting, denoiser.peak + waiting)
         rewards = None
         if media:
@@ -288,8 +290,29 @@ def _asking(args: Any, kwargs: Any) -> tuple[Any, Any]:
 
     if args:
         return (ask(args[0]), *args[1:]), kwargs
-    name = next(name for name in ("hidden_states", "sample", "x") if name in kwargs)
+    name = _sample_name(kwargs)
     return args, {**kwargs, name: ask(kwargs[name])}
+
+
+def _sample_name(kwargs: Any) -> str:
+    return next(name for name in ("hidden_states", "sample", "x") if name in kwargs)
+
+
+def _evaluations(call: Call, args: Any, kwargs: Any, n: int) -> int:
+    """Evaluations of the denoiser in a step, of which each graph waits for the gradient: 1 where
+    classifier-free guidance is one batch of 2 N or off, 2 where the prompts come in turn.
+
+    Flux and Qwen-Image keep their ``true_cfg_scale`` to themselves: a negative prompt tells.
+    """
+    if not args and not kwargs:
+        return 1
+    if len(args[0] if args else kwargs[_sample_name(kwargs)]) > n:
+        return 1
+    guider = getattr(call.pipe, "guider", None)
+    if guider is not None:  # HunyuanVideo-1.5
+        return int(guider.num_conditions)
+    guided = getattr(call.pipe, "do_classifier_free_guidance", call.negative)
+    return 2 if guided else 1
 
 
 def _tried(part: str, run: Callable[[], Footprint]) -> Footprint | None:

@@ -27,6 +27,7 @@ class Call:
 
     ``prompts``: one for each of the N rows of the latents. ``arguments``: of ``prepare_latents``
     by name (height, width, num_frames, ...), sizes in pixels. ``index``: of the step at hand.
+    ``negative``: whether a negative prompt was given.
     """
 
     pipe: Any
@@ -34,6 +35,7 @@ class Call:
     arguments: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
     index: int = 0
+    negative: bool = False
 
     @cached_property
     def space(self) -> LatentSpace:

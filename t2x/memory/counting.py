@@ -145,7 +145,7 @@ def footprint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Footpr
             return copy
 
         given, named = tree_map(convert, (args, kwargs))
-        return count_graph(lambda: function(*given, **named), leaves, fake=True)
+        return count_graph(lambda: function(*given, **named), leaves, fake=True, mode=fake)
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:
@@ -156,9 +156,16 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return peak
 
 
-def count_graph(run: Callable[[], Any], leaves: Sequence[Tensor], *, fake: bool) -> Footprint:
-    """Run forward and backward, for real or for fake, and count."""
-    with torch.enable_grad(), Live(fake) as live:
+def count_graph(
+    run: Callable[[], Any],
+    leaves: Sequence[Tensor],
+    *,
+    fake: bool,
+    mode: FakeTensorMode | None = None,
+) -> Footprint:
+    """Run forward and backward, for real or for fake, and count. ``mode``: the one of the fake
+    tensors, where they meet real ones (weights), which then don't count."""
+    with torch.enable_grad(), Live(fake, mode) as live:
         found = first_tensor(run())
         held = live.now - found.untyped_storage().nbytes()
         if found.requires_grad:

@@ -17,8 +17,8 @@ from t2x.guidance.noise_optimisation import NoiseConfig, optimise_noise
 from t2x.guidance.objective import Objective
 from t2x.guidance.preflight import Estimate, MemoryCheck
 from t2x.guidance.step import Call
-from t2x.memory.counting import Footprint, footprint, shadow
-from t2x.testing import FakeReward, tiny_stable_diffusion, tiny_z_image
+from t2x.memory.counting import Footprint, Live, footprint, shadow
+from t2x.testing import CALLS, FAMILIES, FakeReward, tiny_stable_diffusion, tiny_z_image
 
 
 def saved(run: Any, module: torch.nn.Module) -> int:
@@ -91,6 +91,59 @@ def test_checkpointing_is_said_to_save_and_the_run_leaves_no_trace() -> None:
     assert latents.grad is None
     assert torch.equal(torch.random.get_rng_state(), before)
     assert type(pipe.vae.decode(latents).sample) is torch.Tensor
+
+
+def test_weights_are_no_part_of_a_graph() -> None:
+    """A layer holds its weights for the backward pass, and they are there already."""
+    layers = [torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.Linear(256, 256)]
+    module = torch.nn.Sequential(*layers).requires_grad_(False)
+    x = torch.randn(2, 256, requires_grad=True)
+    assert footprint(shadow(module).forward, x).held == x.nbytes  # what GELU saves
+
+
+TWO_IN_TURN = {"flux", "qwen", "wan", "klein"}
+QUICK = ("sdxl", "flux", "klein", "wan")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(n, marks=() if n in QUICK else (pytest.mark.slow,)) for n in FAMILIES],
+)
+def test_what_a_step_of_the_chain_holds_is_what_is_said(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the pipeline predicts with and without the prompt in turn, two graphs wait."""
+    said: list[Estimate] = []
+    monkeypatch.setattr(preflight, "SMALL_PIXELS", 0)
+    monkeypatch.setattr(
+        preflight.MemoryCheck, "_judge", lambda self, estimate, *given: said.append(estimate)
+    )
+    pipe, steps, live = FAMILIES[family](), 3, []
+    sampling = {**CALLS[family], "num_inference_steps": steps}
+    generator = DiffusionGenerator(pipe, sampling=sampling)
+    reward = FakeReward(modality=generator.modality)
+
+    def optimise() -> None:
+        optimise_noise(
+            generator,
+            ["a cat", "a dog"],
+            seeds=[0, 1],
+            objective=Objective([reward], normalise=False),
+            config=NoiseConfig(iterations=1),
+            beside={"negative_prompt": ["blue"] * 2} if "true_cfg_scale" in sampling else None,
+        )
+
+    optimise()  # what is made once is there afterwards
+    denoiser = pipe.components.get("unet") or pipe.transformer
+    with Live(fake=False) as count:
+        hook = denoiser.register_forward_hook(lambda *_: live.append(count.now))
+        optimise()
+        hook.remove()
+    evaluations = len(live) // steps
+    assert evaluations == (2 if family in TWO_IN_TURN else 1)
+    held = (live[-1] - live[evaluations - 1]) / (steps - 1)
+    assert said[-1].denoiser is not None
+    assert said[-1].denoiser.held / steps == pytest.approx(held, rel=0.1)
 
 
 def test_a_graph_waits_while_those_after_it_run() -> None:
