@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from t2x.errors import T2XError
 from t2x.guidance.config import GuidanceConfig
 from t2x.guidance.guide import guide
 from t2x.testing import CALLS, DISTILLED, FAMILIES
@@ -148,3 +149,29 @@ def test_what_saves_memory_changes_nothing(family: str, mode: Any) -> None:
         torch.testing.assert_close(run(), plain, atol=2e-3, rtol=2e-3)
         getattr(part, f"disable_{name}")()
     assert (red(plain) > red(draw(pipe, family, num_inference_steps=2))).all()
+
+
+@pytest.mark.parametrize("family", BUILD)
+def test_what_is_not_supported_is_said_before_the_first_evaluation(family: str) -> None:
+    """A quantised denoiser in J, torch.inference_mode, a decoder without checkpointing."""
+    pipe = BUILD[family]()
+    pipe.set_progress_bar_config(disable=True)
+    denoiser = getattr(pipe, "unet", None) or pipe.transformer
+    calls: list[int] = []
+    denoiser.register_forward_pre_hook(lambda *_: calls.append(1))
+
+    def run(config: GuidanceConfig) -> None:
+        with guide(pipe, [Redness()], config, seeds=[0, 1]):
+            draw(pipe, family)
+
+    with torch.inference_mode(), pytest.raises(T2XError, match="inference_mode"):
+        run(config_for(family, "E"))
+    if not pipe.vae._supports_gradient_checkpointing:
+        with pytest.raises(T2XError, match="has no gradient checkpointing"):
+            run(config_for(family, "E", checkpointing=True))
+    denoiser.hf_quantizer = object()
+    with pytest.raises(T2XError, match=r'is quantised.*use mode "E"'):
+        run(config_for(family, "J"))
+    assert not calls
+    run(config_for(family, "E", start=1.0))
+    assert calls  # which are seen
